@@ -1,0 +1,100 @@
+"""What a task may declare about how its runs are scheduled, run and followed up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Protocol, Self
+
+from uncalled_for import Dependency
+
+from dovetail.clock import Clock
+from dovetail.model import Claim, Due, Failure, NewRun, Verdict
+
+Arguments = Mapping[str, Any]
+"""A call's arguments by parameter name, defaults included."""
+
+Proceed = Callable[[], Awaitable[Any]]
+"""Runs the task, or the next behavior around it."""
+
+
+class Succession(Protocol):
+    """Makes the run that follows another under the same key."""
+
+    def __call__(self, due: Due, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewRun: ...
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try at a run."""
+
+    claim: Claim
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    clock: Clock
+    succession: Succession
+
+    @property
+    def number(self) -> int:
+        return self.claim.attempt
+
+    def successor(
+        self, due: Due, args: tuple[Any, ...] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> NewRun:
+        """A run of the same task under the same key, with the same arguments unless others are given."""
+        if args is None and kwargs is None:
+            return self.succession(due, self.args, self.kwargs)
+        return self.succession(due, args or (), kwargs or {})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How an attempt ended. Exactly one of result and error counts."""
+
+    took: timedelta
+    result: Any = None
+    error: BaseException | None = None
+    stored: bytes | None = None  # the result, or the exception, as it will be kept
+    failure: Failure | None = field(default=None)  # the error as text
+
+
+class Behavior(Dependency["Behavior"]):
+    """Hooks in the order of a run's life. None of them talks to an engine: each returns data.
+
+    A behavior is declared as a parameter's default, and the parameter then receives what `bind` returns; or in a
+    parameter's `Annotated` metadata, and then it wraps the call and the parameter keeps its value.
+    """
+
+    single: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
+    """A task may declare one behavior of each kind; a subclass that sets this to False allows several."""
+
+    parameter: str | None = None
+    """The parameter in whose metadata the behavior stands, if it does."""
+
+    def seed(self) -> timedelta | None:
+        """How long until the first turn of a run that workers keep alive unasked; None for none."""
+        return None
+
+    def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
+        """The run as it should be scheduled."""
+        return draft
+
+    def bind(self, attempt: Attempt) -> Self:
+        """This behavior for one attempt: what the task's parameter receives."""
+        return self
+
+    async def around(self, proceed: Proceed) -> Any:
+        """Run the task, or run it differently."""
+        return await proceed()
+
+    def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+        """After an error: what to do instead of failing."""
+        return None
+
+    def follow_up(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+        """When the run would settle: what to do instead, or besides."""
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self

@@ -1,0 +1,61 @@
+"""Perpetual: a task that goes again and again."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from dovetail import checks
+from dovetail.behaviors.base import Attempt, Behavior, Outcome
+from dovetail.model import Due, Settle, State, Verdict
+
+
+class Perpetual(Behavior):
+    """After each run, good or bad, schedule the next one, `every` after this one began.
+
+    The end of a run and the next one are written in one unit, so the chain cannot be cut. With `automatic` any worker that
+    knows the task starts it, and heals it should it ever be gone.
+    """
+
+    def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:
+        self.every = checks.duration(every, "every")
+        self.automatic = automatic
+        self.cancelled = False
+        self._next: Due | None = None
+        self._args: tuple[Any, ...] | None = None
+        self._kwargs: dict[str, Any] | None = None
+
+    def seed(self) -> timedelta | None:
+        return timedelta() if self.automatic else None
+
+    def bind(self, attempt: Attempt) -> Self:
+        return copy.copy(self)
+
+    def cancel(self) -> None:
+        """Let this run be the last. Its result is kept."""
+        self.cancelled = True
+
+    def perpetuate(self, *args: Any, **kwargs: Any) -> None:
+        """The arguments of the next run; without this they stay the same."""
+        self._args, self._kwargs = args, kwargs
+
+    def after(self, delay: timedelta) -> None:
+        """The next run comes after this delay, counted from the end of this one."""
+        self._next = checks.duration(delay, "delay")
+
+    def at(self, when: datetime) -> None:
+        """The next run comes at this time."""
+        self._next = checks.moment(when, "when")
+
+    def next_due(self, attempt: Attempt, outcome: Outcome) -> Due:
+        """When the next run comes, if the body did not say."""
+        return max(self.every - outcome.took, timedelta())
+
+    def follow_up(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+        if self.cancelled:
+            return None
+        due = self.next_due(attempt, outcome) if self._next is None else self._next
+        successor = attempt.successor(due, self._args, self._kwargs)
+        state = State.FAILED if outcome.error else State.COMPLETED
+        return Settle(attempt.claim, state, failure=outcome.failure, then=(successor,))

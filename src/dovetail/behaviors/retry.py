@@ -1,0 +1,113 @@
+"""Retry: a run that fails goes again."""
+
+from __future__ import annotations
+
+import copy
+import random
+from datetime import datetime, timedelta
+from typing import Never, Self
+
+from dovetail import checks
+from dovetail.behaviors.base import Attempt, Behavior, Outcome
+from dovetail.clock import from_microseconds
+from dovetail.model import Requeue, Verdict
+
+
+class ForcedRetry(Exception):
+    """Raised by `retry.after()` and `retry.at()`: the task asks to be tried again."""
+
+
+class Retry(Behavior):
+    """Try a run up to `attempts` times in all; None tries for ever.
+
+        async def fetch(url: str, retry: Retry = Retry(attempts=3, delay=timedelta(seconds=5))) -> None: ...
+
+    In the body, `retry.attempt` is the number of this try, `retry.after(delay)` and `retry.at(when)` ask for the next one.
+    """
+
+    def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
+        self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)
+        self.delay = checks.duration(delay, "delay")
+        self.attempt = 1
+        self._forced: timedelta | None = None
+        self._now: datetime | None = None
+
+    @classmethod
+    def forever(cls, delay: timedelta = timedelta()) -> Self:
+        """Try until it succeeds."""
+        return cls(attempts=None, delay=delay)
+
+    def bind(self, attempt: Attempt) -> Self:
+        bound = copy.copy(self)
+        bound.attempt = attempt.number
+        bound._now = from_microseconds(attempt.clock.microseconds())
+        return bound
+
+    def after(self, delay: timedelta) -> Never:
+        """Give this try up, and try again after the delay. It counts as an attempt."""
+        self._forced = checks.duration(delay, "delay")
+        raise ForcedRetry(f"asked to be tried again after {delay}")
+
+    def at(self, when: datetime) -> Never:
+        """Give this try up, and try again at that time; a time in the past means now."""
+        now = self._now or datetime.now(tz=when.tzinfo)
+        self.after(max(checks.moment(when, "when") - now, timedelta()))
+
+    def in_(self, delay: timedelta) -> Never:
+        """The same as `after`."""
+        self.after(delay)
+
+    def next_delay(self) -> timedelta:
+        """How long to wait before the next try."""
+        return self.delay
+
+    def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+        if self.attempts is not None and self.attempt >= self.attempts:
+            return None
+        delay = self.next_delay() if self._forced is None else self._forced
+        return Requeue(attempt.claim, attempt.number + 1, delay, failure=outcome.failure)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(attempts={self.attempts}, delay={self.delay!r})"
+
+
+class ExponentialRetry(Retry):
+    """Try again after a delay that doubles from `minimum_delay` up to `maximum_delay`.
+
+    With `jitter` each delay is drawn between half of it and the whole, so that runs that failed together do not come back
+    together.
+    """
+
+    def __init__(
+        self,
+        attempts: int | None = 1,
+        minimum_delay: timedelta = timedelta(seconds=1),
+        maximum_delay: timedelta = timedelta(seconds=64),
+        jitter: bool = False,
+    ) -> None:
+        super().__init__(attempts, checks.duration(minimum_delay, "minimum_delay"))
+        self.maximum_delay = checks.duration(maximum_delay, "maximum_delay")
+        self.jitter = jitter
+
+    @classmethod
+    def forever(
+        cls,
+        delay: timedelta = timedelta(seconds=1),
+        maximum_delay: timedelta = timedelta(seconds=64),
+        jitter: bool = False,
+    ) -> Self:
+        return cls(None, delay, maximum_delay, jitter)
+
+    def next_delay(self) -> timedelta:
+        # A power beyond the maximum is never computed: an attempt's number may be huge.
+        doublings = min(self.attempt - 1, 64)
+        ratio = self.maximum_delay / self.delay if self.delay else 0.0
+        full = self.maximum_delay if ratio and 2**doublings >= ratio else self.delay * 2**doublings
+        return full * random.uniform(0.5, 1.0) if self.jitter else full  # noqa: S311
+
+

@@ -1,0 +1,72 @@
+"""Timeout: a body that takes too long is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from datetime import timedelta
+from typing import Any, Self
+
+from dovetail import checks
+from dovetail.behaviors.base import Attempt, Behavior, Proceed
+
+
+class Timeout(Behavior):
+    """Stop the body after `base`, and let the attempt fail with a TimeoutError.
+
+    Covers the body, not its dependencies. It has nothing to do with the lease: a run may take as long as it likes. In
+    the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: its attempt fails once the
+    function returns.
+    """
+
+    def __init__(self, base: timedelta) -> None:
+        self.base = checks.duration(base, "base", positive=True)
+        self._key = ""
+        self._limit: asyncio.Timeout | None = None
+        self._deadline: float | None = None
+
+    def bind(self, attempt: Attempt) -> Self:
+        bound = copy.copy(self)
+        bound._key = attempt.claim.key
+        return bound
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._deadline = time.monotonic() + self.base.total_seconds()
+
+    def extend(self, by: timedelta | None = None) -> None:
+        """Allow more time: as much as at first, unless another duration is given."""
+        if self._deadline is None:
+            self.start()
+        assert self._deadline is not None
+        self._deadline += (self.base if by is None else checks.duration(by, "by")).total_seconds()
+        if self._limit is not None:
+            loop = asyncio.get_running_loop()
+            self._limit.reschedule(loop.time() + self._deadline - time.monotonic())
+
+    def remaining(self) -> timedelta:
+        """How much time is left."""
+        if self._deadline is None:
+            return self.base
+        return timedelta(seconds=self._deadline - time.monotonic())
+
+    def expired(self) -> bool:
+        return self.remaining() <= timedelta()
+
+    async def around(self, proceed: Proceed) -> Any:
+        self.start()
+        try:
+            async with asyncio.timeout(self.base.total_seconds()) as self._limit:
+                result = await proceed()
+        except TimeoutError as error:
+            if self._limit is None or not self._limit.expired():
+                raise  # the body's own
+            raise TimeoutError(self._message()) from error
+        if self._limit.expired():
+            # The body swallowed its cancellation. Its time was up all the same.
+            raise TimeoutError(self._message())
+        return result
+
+    def _message(self) -> str:
+        return f"Task {self._key} exceeded timeout of {self.base.total_seconds()}s"

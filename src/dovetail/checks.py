@@ -1,0 +1,57 @@
+"""Checks of what a public call is given: each error names the argument, what was wrong and what to do."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from dovetail.errors import InvalidArgument, InvalidType
+
+LONGEST_TEXT = 1000
+"""Characters that a key, a name or a label may have."""
+
+
+def text(value: Any, name: str) -> str:
+    """The value, if it is text that every store can keep."""
+    if not isinstance(value, str):
+        raise InvalidType(f"{name} must be text, not {type(value).__name__} {value!r}")
+    if not value:
+        raise InvalidArgument(f"{name} must not be empty")
+    if len(value) > LONGEST_TEXT:
+        raise InvalidArgument(f"{name} must be at most {LONGEST_TEXT} characters long, not {len(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} {value!r} holds a lone surrogate, which cannot be stored as UTF-8") from None
+    return value
+
+
+def moment(value: Any, name: str) -> datetime:
+    """The value, if it is a datetime that knows its time zone."""
+    if not isinstance(value, datetime):
+        raise InvalidType(f"{name} must be a datetime, not {type(value).__name__} {value!r}")
+    if value.tzinfo is None:
+        raise InvalidType(
+            f"{name} must know its time zone, such as datetime.now(timezone.utc) + timedelta(minutes=5), not {value!r}"
+        )
+    return value
+
+
+def duration(value: Any, name: str, *, positive: bool = False) -> timedelta:
+    """The value, if it is a timedelta that is not negative."""
+    if not isinstance(value, timedelta):
+        raise InvalidType(f"{name} must be a timedelta, such as timedelta(seconds=5), not {value!r}")
+    if value < timedelta() or (positive and not value):
+        raise InvalidArgument(f"{name} must be {'more than zero' if positive else 'zero or more'}, not {value}")
+    return value
+
+
+def whole(value: Any, name: str, *, least: int | None = None) -> int:
+    """The value, if it is a whole number that every store can keep."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{name} must be a whole number, not {value!r}")
+    if least is not None and value < least:
+        raise InvalidArgument(f"{name} must be at least {least}, not {value}")
+    if not -(2**31) <= value < 2**31:
+        raise InvalidArgument(f"{name} must lie between -2147483648 and 2147483647, not {value}")
+    return value

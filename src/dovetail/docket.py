@@ -1,0 +1,463 @@
+"""Docket: a named collection of scheduled work over one engine. What users schedule on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+
+from dovetail import checks
+from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
+from dovetail.codec import CallTypes, Codec, Keyring, codec_named
+from dovetail.engine import Engine
+from dovetail.engine.registry import engine_for, redacted
+from dovetail.errors import DovetailError, EngineUnavailable, UnknownTask, UsageError
+from dovetail.execution import Disposition, Execution
+from dovetail.model import (
+    Conflict,
+    NewRun,
+    Placement,
+    Placing,
+    Retention,
+    Run,
+    RunQuery,
+    State,
+    WorkerInfo,
+)
+from dovetail.tasks import Drafter, Task, TaskFunction, load_collection, unregistered
+from dovetail.tasks.standard import standard_tasks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+DEFAULT_URL = "sqlite:///dovetail.db"
+CLEAR_BATCH = 1000
+PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """A call of a task, not scheduled yet: for `add_many` and `replace_many`."""
+
+    function: TaskFunction
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    key: str | None
+    when: datetime | None
+    function_name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+
+
+class RunningExecution(Execution[Any]):
+    """A run in progress: on which worker, since when."""
+
+    @classmethod
+    def of(cls, execution: Execution[Any], run: Run) -> RunningExecution:
+        running = cls(
+            execution.docket, execution.function, execution.args, execution.kwargs, execution.key, execution.when,
+            execution.attempt, function_name=execution.function_name,
+        )  # fmt: skip
+        running.take_in(run)
+        return running
+
+    @property
+    def started(self) -> datetime | None:
+        return self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class DocketSnapshot:
+    """Everything that waits and runs, at one moment."""
+
+    taken: datetime
+    total_tasks: int
+    future: Sequence[Execution[Any]]
+    running: Sequence[RunningExecution]
+    workers: Iterable[WorkerInfo] = field(default_factory=list[WorkerInfo])
+
+
+class Scheduled(Protocol[P, R_co]):
+    """What `add` returns: called with the task's own arguments it schedules the call."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Execution[R_co]]: ...  # pyright: ignore[reportInvalidTypeVarUse]
+
+
+class Docket:
+    """A named collection of scheduled work.
+
+        async with Docket(name="emails", url="sqlite:///emails.db") as docket:
+            await docket.add(greet, when=tomorrow, key="greet:ann")("ann@example.com")
+
+    Without a URL, DOVETAIL_URL is asked, then ./dovetail.db is used. Dockets of different names never see each other.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        url: str | None = None,
+        heartbeat_interval: timedelta = timedelta(seconds=2),
+        missed_heartbeats: int = 5,
+        execution_ttl: timedelta = timedelta(minutes=15),
+        *,
+        durability: str = "durable",
+        codec: str | None = None,
+        signing: Keyring | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.name = checks.text(_setting(name, "DOVETAIL_NAME", "docket"), "name")
+        self.url = _setting(url, "DOVETAIL_URL", DEFAULT_URL)
+        self.heartbeat_interval = checks.duration(heartbeat_interval, "heartbeat_interval", positive=True)
+        self.missed_heartbeats = checks.whole(missed_heartbeats, "missed_heartbeats", least=1)
+        self.execution_ttl = checks.duration(execution_ttl, "execution_ttl")
+        self.clock = clock
+        self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
+        self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
+        self.drafter = Drafter(self.codec)
+        self._durability = durability
+        self._engine: Engine | None = None
+        self._stack: AsyncExitStack | None = None
+        # A wrong URL or durability is refused here, before anything is opened.
+        self._make_engine()
+
+    def __repr__(self) -> str:
+        return f"<Docket {self.name!r} at {redacted(self.url)!r}>"
+
+    def _make_engine(self) -> Engine:
+        return engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+
+    async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            raise UsageError(f"the docket {self.name!r} is open already; leave it before entering it again")
+        self._stack = AsyncExitStack()
+        try:
+            self._engine = await self._stack.enter_async_context(self._make_engine())
+        except BaseException:
+            self._stack = None
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        stack, self._stack, self._engine = self._stack, None, None
+        if stack is not None:
+            await stack.aclose()
+
+    @property
+    def engine(self) -> Engine:
+        """The store beneath. Most programs never need it."""
+        if self._engine is None:
+            raise EngineUnavailable(f"the docket {self.name!r} is not open; use it inside 'async with'")
+        return self._engine
+
+    @property
+    def retention(self) -> Retention:
+        return Retention.of(self.execution_ttl)
+
+    def labels(self) -> dict[str, str]:
+        return {"docket.name": self.name}
+
+    # Registering
+
+    def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
+        """Make a task known, under its own name or under those given."""
+        Task.of(function)
+        for name in list(names or ()) or [function.__name__]:
+            self.tasks[checks.text(name, "a task's name")] = function
+
+    def register_collection(self, collection_path: str) -> None:
+        """Register every function of a collection, named as `module:member`."""
+        for function in load_collection(collection_path):
+            self.register(function)
+
+    # Scheduling
+
+    @overload
+    def add(
+        self,
+        function: Callable[P, Awaitable[R]],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Scheduled[P, R]: ...
+    @overload
+    def add(
+        self,
+        function: Callable[P, R],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Scheduled[P, R]: ...
+    @overload
+    def add(
+        self,
+        function: str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Scheduled[..., Any]: ...
+    def add(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Any:
+        """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
+
+        `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        """
+        call = self.call(function, when, key, queue=queue, priority=priority)
+
+        async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
+            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP)
+
+        return schedule
+
+    @overload
+    def replace(
+        self,
+        function: Callable[P, Awaitable[R]],
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Scheduled[P, R]: ...
+    @overload
+    def replace(
+        self, function: Callable[P, R], when: datetime, key: str, *, queue: str = "default", priority: int = 0
+    ) -> Scheduled[P, R]: ...
+    @overload
+    def replace(
+        self, function: str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
+    ) -> Scheduled[..., Any]: ...
+    def replace(
+        self, function: TaskFunction | str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
+    ) -> Any:
+        """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
+        checks.moment(when, "when")
+        call = self.call(function, when, checks.text(key, "key"), queue=queue, priority=priority)
+
+        async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
+            return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE)
+
+        return schedule
+
+    @overload
+    def call(
+        self,
+        function: Callable[P, Any],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Callable[P, TaskCall]: ...
+    @overload
+    def call(
+        self,
+        function: str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Callable[..., TaskCall]: ...
+    def call(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Any:
+        """A call to be scheduled later, with others: nothing reaches the store yet."""
+        known, name = self._task(function)
+        if when is not None:
+            checks.moment(when, "when")
+        if key is not None:
+            checks.text(key, "key")
+        if queue != "default":
+            checks.text(queue, "queue")
+        if priority:
+            checks.whole(priority, "priority")
+
+        def make(*args: Any, **kwargs: Any) -> TaskCall:
+            return TaskCall(known, args, kwargs, key, when, name, queue, priority)
+
+        return make
+
+    async def add_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
+        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
+        return await self._schedule_many(calls, Conflict.KEEP, chunk_size)
+
+    async def replace_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000
+    ) -> list[Execution[Any]]:
+        """As `add_many`, but each takes the place of whatever waits under its key."""
+        return await self._schedule_many(calls, Conflict.REPLACE, chunk_size)
+
+    async def schedule(self, execution: Execution[R]) -> Execution[R]:
+        """Put a ready-made execution down, as `add` would."""
+        run = self._draft_of(execution)
+        (placement,) = await self.engine.schedule([run])
+        _note(execution, run, placement)
+        return execution
+
+    def _draft_of(self, execution: Execution[Any]) -> NewRun:
+        call = TaskCall(
+            execution.function, execution.args, execution.kwargs, execution.key, execution.when,
+            execution.function_name,
+        )  # fmt: skip
+        return self._draft(call, Conflict.KEEP)
+
+    def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
+        if isinstance(function, str):
+            if function not in self.tasks:
+                raise UnknownTask(
+                    f"{function!r} is not registered on the docket {self.name!r}; call docket.register() with the"
+                    " function, or pass the function itself"
+                )
+            return self.tasks[function], function
+        name = getattr(function, "__name__", None)
+        if name is None or self.tasks.get(name) is not function:
+            self.register(function)
+        return function, function.__name__
+
+    def _draft(self, call: TaskCall, conflict: Conflict) -> NewRun:
+        return self.drafter.draft(
+            Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
+            key=call.key, due=timedelta() if call.when is None else call.when, conflict=conflict,
+            retention=self.retention, queue=call.queue, priority=call.priority,
+        )  # fmt: skip
+
+    async def _schedule_one(self, call: TaskCall, conflict: Conflict) -> Execution[Any]:
+        run = self._draft(call, conflict)
+        (placement,) = await self.engine.schedule([run])
+        return self._placed(call, run, placement)
+
+    async def _schedule_many(
+        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None
+    ) -> list[Execution[Any]]:
+        if chunk_size is not None:
+            checks.whole(chunk_size, "chunk_size", least=1)
+        wanted = list(calls)
+        size = chunk_size or max(len(wanted), 1)
+        # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
+        runs = [self._draft(call, conflict) for call in wanted]
+        placements: list[Placement] = []
+        for start in range(0, len(runs), size):
+            placements += await self.engine.schedule(runs[start : start + size])
+        return [self._placed(*each) for each in zip(wanted, runs, placements, strict=True)]
+
+    def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
+        when = call.when or from_microseconds(self.clock.microseconds())
+        execution = Execution[Any](
+            self, call.function, call.args, call.kwargs, run.key, when, function_name=run.task
+        )
+        _note(execution, run, placement)
+        return execution
+
+    # Controlling
+
+    async def cancel(self, key: str) -> None:
+        """Cancel what waits or runs under a key. A running task is asked to stop; one that is over is left alone."""
+        await self.engine.cancel([checks.text(key, "key")])
+
+    async def clear(self) -> int:
+        """Cancel everything that waits, and say how much that was. Running tasks go on."""
+        cleared = 0
+        cursor: str | None = None
+        while True:
+            page = await self.engine.find(RunQuery(states=PENDING, limit=CLEAR_BATCH, cursor=cursor))
+            answers = await self.engine.cancel([run.key for run in page])
+            cleared += sum(answer == "cancelled" for answer in answers)
+            if page.cursor is None:
+                return cleared
+            cursor = page.cursor
+
+    # Reading back
+
+    async def get_execution(self, key: str) -> Execution[Any] | None:
+        """The newest run of a key, or None if there is no record of one."""
+        query = RunQuery(keys=(checks.text(key, "key"),), newest_first=True, limit=1)
+        page = await self.engine.find(query)
+        return self.execution_of(page.items[0]) if page.items else None
+
+    def execution_of(self, run: Run) -> Execution[Any]:
+        """A handle on a run that was read from the store."""
+        function = self.tasks.get(run.task) or unregistered(run.task)
+        types = Task.of(function).types if run.task in self.tasks else CallTypes.unknown()
+        args: tuple[Any, ...] = ()
+        kwargs: dict[str, Any] = {}
+        problem: DovetailError | None = None
+        try:
+            args, kwargs = self.codec.load_call(types, run.payload)
+        except DovetailError as error:
+            problem = error  # it can still be seen, cancelled and counted
+        execution = Execution[Any](
+            self, function, args, kwargs, run.key, run.due, run.attempt, run.headers or None,
+            run.crashes > 0, run.task,
+        )  # fmt: skip
+        execution.schedule_exception = problem
+        execution.take_in(run)
+        return execution
+
+    async def snapshot(self) -> DocketSnapshot:
+        """Everything that waits and runs, without a cap."""
+        taken = from_microseconds(self.clock.microseconds())
+        waiting = [self.execution_of(run) for run in await self.find_all(RunQuery(states=PENDING))]
+        runs = await self.find_all(RunQuery(states=(State.RUNNING,)))
+        running = [RunningExecution.of(self.execution_of(run), run) for run in runs]
+        return DocketSnapshot(taken, len(waiting) + len(running), waiting, running, await self.workers())
+
+    async def find_all(self, query: RunQuery) -> list[Run]:
+        """All the pages of a query."""
+        found: list[Run] = []
+        page = await self.engine.find(query.but(limit=1000))
+        found += page.items
+        while page.cursor is not None:
+            page = await self.engine.find(query.but(limit=1000, cursor=page.cursor))
+            found += page.items
+        return found
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """The workers heard of lately."""
+        survey = await self.engine.survey()
+        oldest = survey.at - self.heartbeat_interval * self.missed_heartbeats
+        return [worker for worker in survey.workers if worker.last_seen is None or worker.last_seen > oldest]
+
+    async def task_workers(self, task_name: str) -> Sequence[WorkerInfo]:
+        """The workers that know a task."""
+        return [worker for worker in await self.workers() if task_name in worker.tasks]
+
+
+def _note(execution: Execution[Any], run: NewRun, placement: Placement) -> None:
+    """Show on a handle what scheduling did."""
+    execution.id = placement.id
+    if placement.placing is Placing.KEPT:
+        execution.disposition = Disposition.ALREADY_SCHEDULED
+        return
+    execution.disposition = Disposition.SCHEDULED
+    execution.state = placement.state
+
+
+def _setting(given: str | None, variable: str, default: str) -> str:
+    """What was given, else what the environment says, else the default."""
+    if given is not None:
+        return given
+    return os.environ.get(variable) or default
+

@@ -1,0 +1,5 @@
+"""The seam between the core and the stores."""
+
+from dovetail.engine.interface import Countable, Engine, Enlists
+
+__all__ = ["Countable", "Engine", "Enlists"]

@@ -1,0 +1,156 @@
+"""The seam: what a store must do to keep runs, and what it promises.
+
+This docstring is the contract. Each line is one or more tests of `dovetail.testing.conformance`.
+
+**schedule** is idempotent: a repeated request with the id of a run that is kept does nothing twice. The batch is
+atomic: all of it, or, with an error, none. A key is *taken* by a live run, pending or running; the run's `conflict`
+says what then: KEEP (leave it, say so), KEEP_PENDING (only a pending run counts), REPLACE (a pending run gives way; a
+running one goes on and the new run waits beside it), POSTPONE (the pending run stays, its due time moves). At most one
+run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier ones.
+
+**claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
+joins the ready order within the call. *Place* is fair share as one number: given when a run becomes ready, it is the
+larger of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the
+queue's virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
+`redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was asked to stop is cancelled.
+Paused queues give nothing. Each claim raises the epoch. The work of a call is bounded whatever the backlog. `wait` is
+how long until something known becomes due: a future run, a window that opens, a lease that lapses.
+
+**limits** A slot belongs to a run that is running; usage is the count of such runs, never a counter. A refused run is
+parked on the limit and costs nothing until there is room: a slot set free, or a window that opens; then the first in
+claim order is woken. `drop` cancels instead. A run may have several limits, all must have room. *A turn is never lost*:
+whatever takes a woken run away without its starting (cancel, replace, postpone, drop, another limit) wakes the next. A
+run whose lease lapsed keeps its slot until it is taken over, and takes it along.
+
+**finish** is one atomic unit: outcome, result, error history, the next attempt or the successors in `then`, children,
+slots, event. FENCED, and nothing changed, when the epoch is old. ALREADY when this very verdict was accepted before and
+its run is kept. A requeue whose key a newer pending run has taken gives way to it: YIELDED, and its record goes.
+Retention of zero drops the record at once. Each verdict stands for itself: one that is fenced harms no other.
+
+**parents** A waiting run is queued (or scheduled, if its due time is still ahead) when its last parent completes. A parent
+that fails or is cancelled cancels what hangs on it, to any depth, in the same unit, with the cause recorded, unless the
+child said `after_failure`. A parent that does not exist is an error when scheduling. A parent that is already over
+counts as it ended.
+
+**heartbeat** renews all of a worker's claims that are still its own and says which are lost and which were asked to stop.
+A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.
+
+**cancel** ends a pending run for good; a running one is asked to stop, durably: the flag is in every later pulse. For
+each key the newest live run is meant.
+
+**report** changes the progress of a running run, fenced by the epoch if one is given. Progress begins anew with every
+claim and is gone when the run ends.
+
+**revive** puts terminal runs back to work with a clean slate (attempt 1, no crashes), and with them the dependents that
+their end had cancelled. A run whose key is taken is not revived.
+
+**holds** are kept until lifted or past their time. Laying or lifting one twice is the same as once.
+
+**watch** gives hints. They may be lost. All waiting code subscribes first, then reads, then waits, and reads again.
+
+**find** sees every run that is kept, filtered and paged by a cursor that is stable while runs come and go.
+
+**sweep** does bounded work: prunes what is past its retention, forgets silent workers and holds past their time, wakes
+parked runs whose limit has room.
+
+Time is the store's own. In tests every engine takes a clock that the test moves. After everything has finished and
+retention has passed, the store is as empty as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, Protocol, Self, runtime_checkable
+
+from dovetail.model import (
+    Cancelled,
+    Claim,
+    Claimed,
+    Event,
+    Finished,
+    Hold,
+    NewRun,
+    Page,
+    Placement,
+    ProgressReport,
+    Pulse,
+    Revival,
+    Run,
+    RunQuery,
+    Survey,
+    Swept,
+    Topic,
+    Verdict,
+    WorkerInfo,
+)
+
+
+class Engine(Protocol):
+    """Keeps the runs of one docket. Every operation is atomic, takes a batch, and goes by the store's own clock."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def twin(self) -> Engine:
+        """The same docket through connections of its own, not open yet; it may be used from another thread."""
+        ...
+
+    async def migrate(self, to: int | None = None) -> int:
+        """Bring the store to a schema version, by default the newest, and say which it has."""
+        ...
+
+    # A run's life
+
+    async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]: ...
+
+    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+        """Lease up to `want` runs to a worker, from these queues, or from all if none is named."""
+        ...
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]: ...
+
+    async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse: ...
+
+    async def cancel(self, keys: Sequence[str]) -> list[Cancelled]: ...
+
+    async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
+        """Note progress; False for a report that was fenced or whose run is not running."""
+        ...
+
+    async def revive(self, revivals: Sequence[Revival]) -> list[bool]: ...
+
+    # Holds: strikes and pauses
+
+    async def hold(self, holds: Sequence[Hold]) -> None: ...
+    async def lift(self, holds: Sequence[Hold]) -> None: ...
+    async def holds(self) -> list[Hold]: ...
+
+    # Sight
+
+    async def find(self, query: RunQuery) -> Page[Run]: ...
+    async def survey(self) -> Survey: ...
+    def watch(self, *topics: Topic) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
+
+    # Upkeep
+
+    async def sweep(self, *, silent_for: timedelta = timedelta(minutes=1), at_most: int = 1000) -> Swept:
+        """Tidy up, in one bounded step. Workers not heard of for `silent_for` are forgotten."""
+        ...
+
+
+@runtime_checkable
+class Enlists(Protocol):
+    """An engine that can schedule inside a transaction the caller has open."""
+
+    async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]: ...
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """An engine that can say how much it holds, for tests that look for what was left behind."""
+
+    async def residue(self) -> dict[str, int]:
+        """Rows or keys that remain for this docket, by kind; nothing at all when it is empty."""
+        ...

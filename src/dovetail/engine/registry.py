@@ -1,0 +1,48 @@
+"""Finds the engine for a URL by its scheme. Engines are entry points: adding one changes nothing here."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from dovetail.clock import Clock
+from dovetail.engine.interface import Engine
+from dovetail.errors import InvalidType, InvalidURL
+
+GROUP = "dovetail.engines"
+
+
+def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **options: Any) -> Engine:
+    """The engine that keeps a docket at this URL, not open yet."""
+    make: Any = _factory(_scheme(url), url)
+    return make(url, docket, clock=clock, durability=durability, **options)
+
+
+def redacted(url: str) -> str:
+    """The URL as it may be shown: without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def _scheme(url: str) -> str:
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidType(f"url must be text such as 'sqlite:///dovetail.db', not {type(url).__name__}")
+    scheme, separator, _ = url.partition("://")
+    if not separator or not scheme:
+        raise InvalidURL(
+            f"url {redacted(url)!r} names no engine; begin it with a scheme, such as 'sqlite:///dovetail.db'"
+        )
+    return scheme.lower()
+
+
+def _factory(scheme: str, url: str) -> Any:
+    known = entry_points(group=GROUP)
+    for entry in known:
+        if entry.name == scheme:
+            return entry.load()
+    schemes = ", ".join(sorted({entry.name for entry in known}))
+    raise InvalidURL(f"url {redacted(url)!r}: no engine is installed for {scheme!r}; known: {schemes}")

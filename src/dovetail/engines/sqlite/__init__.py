@@ -1,0 +1,5 @@
+"""The SQLite engine: a file, or memory."""
+
+from dovetail.engines.sqlite.engine import SqliteEngine
+
+__all__ = ["SqliteEngine"]

@@ -1,0 +1,188 @@
+"""Claiming: what lapsed, what became due, what is ready, and what limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from dovetail.clock import duration_to_microseconds, from_microseconds
+from dovetail.engine.admission import Refusal, Usage, admit
+from dovetail.engines.sqlite import endings, fairness, limits
+from dovetail.engines.sqlite.session import Session, load_headers, load_limits
+from dovetail.model import Claim, Claimed, Failure, Limit, State
+
+PROMOTED = 1000
+"""How many runs that became due join the ready order in one call."""
+EXAMINED = 500
+"""How many ready runs one call looks at beyond those it may hand out."""
+OPENED = 100
+"""How many windows are opened in one call."""
+
+
+class Ready(NamedTuple):
+    """A run that may be claimed, in claim order but for the first field."""
+
+    priority: int
+    place: float
+    due: int
+    id: str
+    seq: int
+    queue: str
+    limits: str | None
+    turn: str | None
+
+
+def claim(
+    session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, grace: bool
+) -> Claimed:
+    """Lease up to `want` runs. In a time of `grace`, after the clock leapt, no lease counts as lapsed."""
+    if want <= 0:
+        return Claimed([])
+    until = session.now + duration_to_microseconds(lease)
+    paused = {queue for (queue,) in session.all("paused", session.docket, session.now)}
+    open_queues = [queue for queue in queues if queue not in paused]
+    claims = [] if grace else _take_over(session, worker, want, until, paused, open_queues if queues else None)
+    limits.open_windows(session, OPENED)
+    _promote(session)
+    if not queues:
+        open_queues = [queue for queue in _ready_queues(session) if queue not in paused]
+    exhausted = _take_ready(session, worker, want, until, open_queues, claims)
+    return Claimed(claims, None if len(claims) == want else _wait(session, exhausted))
+
+
+def _take_over(
+    session: Session, worker: str, want: int, until: int, paused: set[str], queues: list[str] | None
+) -> list[Claim]:
+    """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often."""
+    claims: list[Claim] = []
+    for seq, run_id, queue, crashes, crash_limit, stop in session.all(
+        "lapsed", session.docket, session.now, want + EXAMINED
+    ):
+        if len(claims) == want:
+            break
+        if stop:
+            endings.end(session, seq, State.CANCELLED, None)
+        elif crashes + 1 >= crash_limit:
+            endings.end(session, seq, State.FAILED, _poisoned(run_id, crashes + 1))
+        elif queue not in paused and (queues is None or queue in queues):
+            row = session.one("take_over", seq, worker, until, session.now)
+            claims.append(_started(session, row, worker, redelivered=True))
+    return claims
+
+
+def _poisoned(run_id: str, crashes: int) -> Failure:
+    return Failure(
+        "Poisoned", f"the run was started {crashes} times and each time its worker vanished without a word", ""
+    )
+
+
+def _promote(session: Session) -> None:
+    """What has become due joins the ready order."""
+    for seq, queue, group, weight in session.all("became_due", session.docket, session.now, PROMOTED):
+        session.run("make_ready", seq, fairness.place(session, queue, group, weight))
+
+
+def _ready_queues(session: Session) -> list[str]:
+    queues: list[str] = []
+    name = ""
+    first = session.one("first_ready_queue", session.docket, name)[0]
+    while first is not None:
+        queues.append(first)
+        first = session.one("first_ready_queue", session.docket, first)[0]
+    return queues
+
+
+def _take_ready(
+    session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]
+) -> bool:
+    """Add claims until there are as many as wanted; whether everything that is ready was looked at."""
+    examined = 0
+    while len(claims) < want:
+        missing = want - len(claims)
+        batch = _first_ready(session, queues, missing)
+        if not batch:
+            return True
+        if examined > EXAMINED:
+            return False
+        for ready in _admitted(session, batch):
+            row = session.one("start", ready.seq, worker, until, session.now)
+            fairness.note_claimed(session, ready.queue, ready.place)
+            claims.append(_started(session, row, worker, redelivered=row[10] > 0))
+        examined += len(batch)
+    return True
+
+
+def _first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
+    found = [
+        Ready(priority, place, due, run_id, seq, queue, held, turn)
+        for queue in queues
+        for seq, priority, place, due, run_id, held, turn in session.all(
+            "ready", session.docket, queue, at_most
+        )
+    ]
+    if len(queues) > 1:
+        found.sort()
+    return found[:at_most]
+
+
+def _admitted(session: Session, batch: list[Ready]) -> list[Ready]:
+    """Those of the batch that their limits allow to start; the others are parked or dropped."""
+    if not any(ready.limits for ready in batch):
+        return batch
+    asked = [load_limits(ready.limits) for ready in batch]
+    used = limits.usage_of(session, [limit for each in asked for limit in each])
+    refusals = admit(asked, used, session.now)
+    admitted: list[Ready] = []
+    for ready, wanted, refusal in zip(batch, asked, refusals, strict=True):
+        if refusal is None:
+            limits.take(session, ready.seq, wanted)
+            admitted.append(ready)
+        else:
+            _refuse(session, ready, refusal)
+    _expect_openings(session, asked, refusals, used)
+    return admitted
+
+
+def _refuse(session: Session, ready: Ready, refusal: Refusal) -> None:
+    if refusal.limit.drop:
+        # Ending it passes no slot on, since it never held one; its turn, if it had one, it passes on below.
+        endings.end(session, ready.seq, State.CANCELLED, None)
+    else:
+        limits.park(session, ready.seq, refusal)
+        session.tell_state(ready.id, _key_of(session, ready), State.SCHEDULED, when=from_microseconds(ready.due))
+    if ready.turn != refusal.limit.key:
+        limits.pass_turn_on(session, ready.turn)
+
+
+def _key_of(session: Session, ready: Ready) -> str:
+    if not session.tells:
+        return ready.id
+    return session.db.execute("SELECT COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (ready.seq,)).fetchone()[0]
+
+
+def _expect_openings(
+    session: Session, asked: list[tuple[Limit, ...]], refusals: list[Refusal | None], used: dict[str, Usage]
+) -> None:
+    started = {limit.key: limit for each, no in zip(asked, refusals, strict=True) if no is None for limit in each}
+    for limit in started.values():
+        if limit.window is not None:
+            limits.expect_opening(session, limit, used[limit.key])
+
+
+def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered: bool) -> Claim:
+    run_id, epoch, key, task, payload, attempt, due, queue, priority, group, crashes, headers = row
+    session.tell_state(run_id, key, State.RUNNING, worker=worker, started=from_microseconds(session.now))
+    return Claim(
+        run_id, epoch, key, task, payload, attempt, from_microseconds(due), queue, priority, group,
+        redelivered, crashes, load_headers(headers),
+    )  # fmt: skip
+
+
+def _wait(session: Session, exhausted: bool) -> timedelta | None:
+    """How long until something known becomes due."""
+    if not exhausted:
+        return timedelta()
+    moments = [session.one(name, session.docket)[0] for name in ("next_due", "next_lapse", "next_opening")]
+    known = [moment for moment in moments if moment is not None]
+    return timedelta(microseconds=max(min(known) - session.now, 0)) if known else None

@@ -1,0 +1,197 @@
+"""Hints between processes that share a file: a datagram to every process that listens.
+
+Each listening process binds a Unix socket in a folder beside the database; the end of its name says which kinds of
+event it wants. A writer that has something to tell lists the folder (again only when it changed) and sends. A full or dead
+socket loses the hint, which costs a listener one slow poll.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from dovetail.model import Event, EventKind
+from dovetail.model.identifier import new_id
+
+LONGEST_PATH = 100
+"""Bytes that a socket's path may have; the smallest limit known is 104 with its NUL."""
+LARGEST = 60_000
+POLL = 1.0
+"""Seconds between looks for hints that did not arrive."""
+POLL_WITHOUT_BELL = 0.1
+
+_LETTERS = {
+    EventKind.WORK: "w",
+    EventKind.STOP: "x",
+    EventKind.HOLDS: "h",
+    EventKind.STATE: "s",
+    EventKind.PROGRESS: "p",
+}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+class Ring(msgspec.Struct, frozen=True, array_like=True):
+    """What goes over the wire."""
+
+    docket: int
+    events: list[Event]
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Ring)
+
+
+class Neighbours:
+    """The processes that listen, as the folder names them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changed = -1
+        self._found: list[tuple[str, frozenset[EventKind]]] = []
+        self._socket: socket.socket | None = None
+        self.own: str | None = None  # the name of this process's own socket
+
+    def listening(self) -> list[tuple[str, frozenset[EventKind]]]:
+        try:
+            changed = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return []
+        if changed != self._changed:
+            names = os.listdir(self._folder)
+            self._found = [(name, _kinds(name)) for name in names if name != self.own]
+            self._changed = changed
+        return self._found
+
+    def kinds(self) -> frozenset[EventKind]:
+        """What anybody wants to hear of."""
+        return frozenset[EventKind]().union(*(kinds for _, kinds in self.listening()))
+
+    def ring(self, docket: int, events: list[Event]) -> None:
+        for name, kinds in self.listening():
+            wanted = [event for event in events if event.kind in kinds]
+            if wanted:
+                self._send(name, docket, wanted)
+
+    def _send(self, name: str, docket: int, events: list[Event]) -> None:
+        message = _encoder.encode(Ring(docket, events))
+        if len(message) > LARGEST:
+            half = len(events) // 2
+            if half:
+                self._send(name, docket, events[:half])
+                self._send(name, docket, events[half:])
+            return
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+        path = self._folder / name
+        try:
+            self._socket.sendto(message, str(path))
+        except BlockingIOError:
+            pass  # it has more hints waiting than it can read
+        except OSError:
+            path.unlink(missing_ok=True)  # its process is gone
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _kinds(name: str) -> frozenset[EventKind]:
+    return frozenset(_KINDS[letter] for letter in name.rpartition(".")[2] if letter in _KINDS)
+
+
+class Listener:
+    """Hears the rings of other processes, in a thread of its own, and looks at the file now and then in case one
+    was missed."""
+
+    def __init__(
+        self, folder: Path, heard: Callable[[int, list[Event]], None], has_changed: Callable[[], bool]
+    ) -> None:
+        self._folder = folder
+        self._heard = heard
+        self._has_changed = has_changed
+        self._name = new_id()[-12:]
+        self._path: Path | None = None
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    def start(self, kinds: frozenset[EventKind]) -> str | None:
+        """Listen for these kinds; the name of the socket, or None where there can be none and only polling is left."""
+        self._socket = _bound(self._folder, path := self._folder / self._named(kinds))
+        self._path = path if self._socket else None
+        self._thread = threading.Thread(target=self._run, name="dovetail-doorbell", daemon=True)
+        self._thread.start()
+        return self._path and self._path.name
+
+    def want(self, kinds: frozenset[EventKind]) -> str | None:
+        """Change the kinds that are listened for."""
+        if self._path is not None:
+            path = self._folder / self._named(kinds)
+            with contextlib.suppress(OSError):
+                os.rename(self._path, path)
+                self._path = path
+        return self._path and self._path.name
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._path is not None:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as waker:
+                waker.setblocking(False)
+                waker.sendto(b"", str(self._path))
+            self._path.unlink(missing_ok=True)
+        if self._thread is not None:
+            self._thread.join()
+        if self._socket is not None:
+            self._socket.close()
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()  # if this was the last
+
+    def _named(self, kinds: frozenset[EventKind]) -> str:
+        letters = "".join(sorted(_LETTERS[kind] for kind in kinds))
+        return f"{os.getpid()}-{self._name}.{letters}"
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            if self._socket is None:
+                self._stopping.wait(POLL_WITHOUT_BELL)
+            else:
+                try:
+                    self._tell(self._socket.recv(LARGEST * 2))
+                    continue
+                except TimeoutError:
+                    pass
+                except OSError:
+                    self._stopping.wait(POLL_WITHOUT_BELL)
+            if not self._stopping.is_set() and self._has_changed():
+                self._heard(0, [Event(EventKind.WORK)])
+
+    def _tell(self, message: bytes) -> None:
+        if not message:
+            return
+        try:
+            ring = _decoder.decode(message)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return  # not one of ours
+        self._heard(ring.docket, ring.events)
+
+
+def _bound(folder: Path, path: Path) -> socket.socket | None:
+    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(path)) > LONGEST_PATH:
+        return None
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        listening.bind(str(path))
+    except OSError:
+        listening.close()
+        return None
+    listening.settimeout(POLL)
+    return listening

@@ -1,0 +1,192 @@
+"""Runs in an SQLite file, or in memory. Every operation is one write transaction, so the file's lock orders them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from dovetail.clock import Clock, SystemClock
+from dovetail.engines.sqlite import claiming, connection, control, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite.location import locate
+from dovetail.engines.sqlite.session import Session
+from dovetail.engines.sqlite.store import STORES, Store, Watcher
+from dovetail.errors import EngineUnavailable, InvalidArgument
+from dovetail.model import (
+    Cancelled,
+    Claim,
+    Claimed,
+    Event,
+    Finished,
+    Hold,
+    NewRun,
+    Page,
+    Placement,
+    ProgressReport,
+    Pulse,
+    Revival,
+    Run,
+    RunQuery,
+    Survey,
+    Swept,
+    Topic,
+    Verdict,
+    WorkerInfo,
+)
+
+T = TypeVar("T")
+
+OLDEST_SQLITE = (3, 35, 0)
+
+
+class SqliteEngine:
+    """Keeps the runs of one docket in an SQLite file."""
+
+    def __init__(
+        self, url: str, docket: str, *, clock: Clock, durability: str = "durable", lane: str = "main"
+    ) -> None:
+        if durability not in ("durable", "process"):
+            raise InvalidArgument(
+                f"durability must be 'durable' or 'process' for SQLite, not {durability!r}; other levels need"
+                " PostgreSQL or Redis"
+            )
+        self._url = url
+        self._location = locate(url)
+        self._name = docket
+        self._clock = clock
+        self._durability = durability
+        self._lane = lane
+        self._store: Store | None = None
+        self._docket = 0
+
+    async def __aenter__(self) -> Self:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise EngineUnavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old; Dovetail needs 3.35 or later, which any Python 3.11"
+                " build of the last years has"
+            )
+        self._store = await asyncio.to_thread(STORES.acquire, self._location, self._durability, self._lane)
+        self._docket = await self._store.write(partial(_docket_id, name=self._name), 0, self._clock)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            await asyncio.to_thread(STORES.release, store)
+
+    def twin(self) -> SqliteEngine:
+        return SqliteEngine(
+            self._url, self._name, clock=self._clock, durability=self._durability, lane=f"{self._lane}'"
+        )
+
+    async def migrate(self, to: int | None = None) -> int:
+        return await self._write(lambda session: connection.migrate_within(session.db, self._location, to))
+
+    # A run's life
+
+    async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
+        return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
+
+    async def claim(
+        self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta
+    ) -> Claimed:
+        grace = isinstance(self._clock, SystemClock) and self._clock.leapt_within(lease)
+        return await self._write(
+            partial(claiming.claim, worker=worker, want=want, queues=queues, lease=lease, grace=grace)
+        )
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        return await self._write(partial(finishing.finish, verdicts=verdicts))
+
+    async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
+        return await self._write(partial(control.heartbeat, worker=worker, claims=claims, lease=lease))
+
+    async def cancel(self, keys: Sequence[str]) -> list[Cancelled]:
+        return await self._write(partial(control.cancel, keys=keys))
+
+    async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
+        return await self._write(partial(control.report, reports=reports))
+
+    async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
+        return await self._write(partial(control.revive, revivals=revivals))
+
+    # Holds
+
+    async def hold(self, holds: Sequence[Hold]) -> None:
+        await self._write(partial(control.hold, holds=holds), grows=True)
+
+    async def lift(self, holds: Sequence[Hold]) -> None:
+        await self._write(partial(control.lift, holds=holds))
+
+    async def holds(self) -> list[Hold]:
+        return await self._read(control.holds)
+
+    # Sight
+
+    async def find(self, query: RunQuery) -> Page[Run]:
+        return await self._read(partial(sight.find, query=query))
+
+    async def survey(self) -> Survey:
+        return await self._read(sight.survey)
+
+    @asynccontextmanager
+    async def watch(self, *topics: Topic) -> AsyncIterator[AsyncIterator[Event]]:
+        store = self._opened()
+        heard: asyncio.Queue[Event] = asyncio.Queue()
+        narrowed = [topic.key for topic in topics if topic.key is not None]
+        keys = frozenset(narrowed) if len(narrowed) == len(topics) else None
+        watcher = Watcher(
+            self._docket, frozenset(topic.kind for topic in topics), keys, asyncio.get_running_loop(), heard.put_nowait
+        )
+        await asyncio.to_thread(store.watch, watcher)
+        try:
+            yield _events(heard)
+        finally:
+            store.unwatch(watcher)
+
+    # Upkeep
+
+    async def sweep(self, *, silent_for: timedelta = timedelta(minutes=1), at_most: int = 1000) -> Swept:
+        store = self._opened()
+        if store.was_replaced():
+            raise EngineUnavailable(
+                f"{self._location.path} was deleted or replaced while it was open; what is written now goes nowhere:"
+                " restart every process that uses it"
+            )
+        return await self._write(partial(upkeep.sweep, silent_for=silent_for, at_most=at_most))
+
+    async def residue(self) -> dict[str, int]:
+        return await self._read(upkeep.residue)
+
+    # Connection
+
+    async def _write(self, work: Callable[[Session], T], *, grows: bool = False) -> T:
+        return await self._opened().write(work, self._docket, self._clock, grows=grows)
+
+    async def _read(self, work: Callable[[Session], T]) -> T:
+        return await self._opened().read(work, self._docket, self._clock)
+
+    def _opened(self) -> Store:
+        store = self._store
+        if store is None:
+            raise EngineUnavailable(f"the docket {self._name!r} is not open; use it inside 'async with'")
+        if store.pid != os.getpid():
+            # This is a child made by fork: what it inherited is the parent's.
+            store = self._store = STORES.acquire(self._location, self._durability, self._lane)
+        return store
+
+
+async def _events(heard: asyncio.Queue[Event]) -> AsyncIterator[Event]:
+    while True:
+        yield await heard.get()
+
+
+def _docket_id(session: Session, name: str) -> int:
+    session.db.execute("INSERT OR IGNORE INTO dovetail_docket (name) VALUES (?)", (name,))
+    row: Any = session.db.execute("SELECT id FROM dovetail_docket WHERE name = ?", (name,)).fetchone()
+    return row[0]

@@ -1,0 +1,164 @@
+"""Placing runs: who holds the key, what the newcomer does about it, and where it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dovetail.clock import duration_to_microseconds, from_microseconds
+from dovetail.engines.sqlite import endings, fairness, limits
+from dovetail.engines.sqlite.session import Session, dump_headers, dump_limits
+from dovetail.errors import UnknownParent
+from dovetail.model import Conflict, NewRun, Placement, Placing, Retention, State
+
+LINGER = 10_000_000
+"""How long the record of a run that completed stays once its key is used again, for those who wait on it."""
+
+LATEST = 2**62
+"""As far in the future as a run can be due."""
+
+_retention = Retention()
+_kept = tuple(duration_to_microseconds(each) for each in (_retention.completed, _retention.failed, _retention.cancelled))
+
+
+def schedule(session: Session, runs: Sequence[NewRun]) -> list[Placement]:
+    return [_schedule(session, run) for run in runs]
+
+
+def _schedule(session: Session, run: NewRun) -> Placement:
+    if run.key == run.id:
+        # Nobody else can hold this key, except by naming it; the insert itself notices a repeated request.
+        return _place(session, run, Placing.PLACED)
+    known = session.one("known", session.docket, run.id)
+    if known:
+        return Placement(Placing.PLACED, run.id, State(known[0]))
+    holders = [Holder(*row) for row in session.all("live_of_key", session.docket, run.key)]
+    return _settle_conflict(session, run, holders) if holders else _place(session, run, Placing.PLACED)
+
+
+class Holder(NamedTuple):
+    """A live run that holds a key."""
+
+    seq: int
+    id: str
+    state: str
+    turn: str | None
+    queue: str
+    group: str | None
+    weight: float | None
+    postponed_by: str | None
+    children: int
+
+
+def _settle_conflict(session: Session, run: NewRun, holders: list[Holder]) -> Placement:
+    pending = next((holder for holder in holders if holder.state != "running"), None)
+    if run.conflict is Conflict.KEEP or (run.conflict is Conflict.KEEP_PENDING and pending):
+        holder = pending or holders[0]
+        return Placement(Placing.KEPT, holder.id, State(holder.state))
+    if pending is None:
+        placing = Placing.REPLACED if run.conflict is Conflict.REPLACE else Placing.PLACED
+        return _place(session, run, placing)
+    if run.conflict is Conflict.POSTPONE:
+        return _postpone(session, run, pending)
+    return _replace(session, run, pending)
+
+
+def _postpone(session: Session, run: NewRun, pending: Holder) -> Placement:
+    if pending.postponed_by == run.id:
+        return Placement(Placing.POSTPONED, pending.id, State(pending.state))
+    due = min(session.moment(run.due), LATEST)
+    if pending.state == "waiting":
+        session.run("move_due_of_waiting", pending.seq, due, run.id)
+        return Placement(Placing.POSTPONED, pending.id, State.WAITING)
+    state, place = ready_or_scheduled(session, due, pending.queue, pending.group, pending.weight)
+    session.run("postpone", pending.seq, due, state, place, run.id)
+    limits.pass_turn_on(session, pending.turn)
+    session.work = True
+    session.tell_state(pending.id, run.key, state, when=from_microseconds(due))
+    return Placement(Placing.POSTPONED, pending.id, state)
+
+
+def _replace(session: Session, run: NewRun, pending: Holder) -> Placement:
+    """Put a run in the place of one that waits. What hung on that one hangs on this."""
+    session.run("forget_run", pending.seq)
+    session.run("forget_errors", pending.seq)
+    session.run("forget_parents", pending.seq)
+    limits.pass_turn_on(session, pending.turn)
+    return _place(session, run, Placing.REPLACED, heir_of=pending)
+
+
+def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | None = None) -> Placement:
+    due = min(session.moment(run.due), LATEST)
+    parents = [_parent(session, run, reference) for reference in run.after]
+    unmet = [seq for seq, _, state in parents if state not in ("completed", "failed", "cancelled")]
+    dead = None if run.after_failure else next((row for row in parents if row[2] in ("failed", "cancelled")), None)
+    place = 0.0
+    if dead:
+        state = State.CANCELLED
+    elif unmet:
+        state = State.WAITING
+    else:
+        state, place = ready_or_scheduled(session, due, run.queue, run.group, run.weight)
+    completed, failed, cancelled = _keeps(run.retention)
+    over = session.now if dead else None
+    inserted = session.run(
+        "place",
+        session.docket, run.id, None if run.key == run.id else run.key, run.task, run.queue, -run.priority,
+        state, due, session.now, run.attempt, run.crash_limit, place, completed, failed, cancelled,
+        run.payload, run.group, run.weight if run.group is not None else None, dump_limits(run.limits),
+        dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, dead and dead[1], over,
+        over and over + cancelled, dead and endings.doomed_text(dead[1]),
+    )  # fmt: skip
+    if not inserted.rowcount:
+        known = session.one("known", session.docket, run.id)
+        return Placement(Placing.PLACED, run.id, State(known[0]))
+    seq = inserted.lastrowid or 0
+    if parents:
+        _hang_on(session, seq, [parent for parent, _, _ in parents])
+    if heir_of and heir_of.children:
+        _inherit(session, seq, run.id, heir_of, dead=bool(dead))
+    if run.key != run.id:
+        session.run("linger", session.docket, run.key, session.now + LINGER)
+    if not dead:
+        session.work = session.work or state is not State.WAITING
+    session.tell_state(run.id, run.key, state, when=from_microseconds(due))
+    return Placement(placing, run.id, state)
+
+
+def _parent(session: Session, run: NewRun, reference: str) -> tuple[int, str, str]:
+    found = session.one("parent_of", session.docket, reference)
+    if found is None:
+        raise UnknownParent(f"run {run.key!r} is to wait for {reference!r}, but there is no such run")
+    return found
+
+
+def _hang_on(session: Session, child: int, parents: list[int]) -> None:
+    for parent in dict.fromkeys(parents):
+        session.run("add_edge", parent, child)
+        session.run("count_child", parent)
+
+
+def _inherit(session: Session, seq: int, run_id: str, heir_of: Holder, *, dead: bool) -> None:
+    session.run("inherit_edges", seq, heir_of.seq)
+    session.run("inherit_children", seq, heir_of.children)
+    if dead:
+        endings.settle_children(session, seq, run_id, completed=False)
+
+
+def _keeps(retention: Retention) -> tuple[int, ...]:
+    if retention is _retention:
+        return _kept
+    return (
+        duration_to_microseconds(retention.completed),
+        duration_to_microseconds(retention.failed),
+        duration_to_microseconds(retention.cancelled),
+    )
+
+
+def ready_or_scheduled(
+    session: Session, due: int, queue: str, group: str | None, weight: float | None
+) -> tuple[State, float]:
+    """Where a run with this due time waits, and its place if it is ready."""
+    if due > session.now:
+        return State.SCHEDULED, 0.0
+    return State.QUEUED, fairness.place(session, queue, group, weight)

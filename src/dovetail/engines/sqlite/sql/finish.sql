@@ -1,0 +1,62 @@
+-- Finishing: the end of a run, or its next attempt.
+
+-- name: settle
+-- takes id, docket, epoch, state, now, result, error
+UPDATE dovetail_run SET
+    state = ?4, finished = ?5, result = ?6, error = ?7, lease = NULL, stop = 0,
+    expires = ?5 + CASE ?4 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    progress = NULL, total = NULL, message = NULL, reported = NULL
+WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
+RETURNING seq, COALESCE(key, id), limits, children, expires, worker, started, attempt, failures
+
+-- name: requeue
+-- takes id, docket, epoch, state, due, attempt, payload, error, place
+UPDATE dovetail_run SET
+    state = ?4, due = ?5, attempt = ?6, payload = COALESCE(?7, payload), error = COALESCE(?8, error), place = ?9,
+    worker = NULL, lease = NULL, started = NULL, stop = 0,
+    progress = NULL, total = NULL, message = NULL, reported = NULL
+WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
+RETURNING seq, COALESCE(key, id), limits, failures
+
+-- name: standing
+-- takes id, docket
+SELECT seq, state, epoch, COALESCE(key, id), queue, tribe, weight, worker, stop FROM dovetail_run WHERE id = ?1 AND docket = ?2
+
+-- name: newer_pending
+-- takes docket, key, seq
+SELECT 1 FROM dovetail_run
+WHERE docket = ?1 AND key = ?2 AND seq > ?3 AND state IN ('scheduled', 'queued', 'waiting')
+
+-- name: add_error
+INSERT INTO dovetail_error (run, number, attempt, at, worker, type, message, traceback) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: trim_errors
+-- takes run, the greatest number to go
+DELETE FROM dovetail_error WHERE run = ?1 AND number <= ?2
+
+-- name: count_failure
+UPDATE dovetail_run SET failures = failures + 1 WHERE seq = ?
+
+-- name: end_by_store
+-- takes seq, state, now, error, doomed by: an end that no worker reported
+UPDATE dovetail_run SET
+    state = ?2, finished = ?3, error = ?4, doomed_by = ?5, epoch = epoch + 1,
+    expires = ?3 + CASE ?2 WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    lease = NULL, parked_on = NULL, turn = NULL, waits_for = 0, stop = 0,
+    progress = NULL, total = NULL, message = NULL, reported = NULL
+WHERE seq = ?1
+RETURNING id, COALESCE(key, id), limits, children, expires, attempt, failures, worker
+
+-- name: waiting_children
+-- takes parent
+SELECT run.seq, run.waits_for, run.after_failure, run.due, run.queue, run.tribe, run.weight, run.turn
+FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.child
+WHERE edge.parent = ?1 AND run.state = 'waiting'
+
+-- name: parent_is_over
+-- takes child
+UPDATE dovetail_run SET waits_for = waits_for - 1 WHERE seq = ?1
+
+-- name: end_waiting
+-- takes seq, state, place
+UPDATE dovetail_run SET state = ?2, place = ?3, waits_for = 0 WHERE seq = ?1

@@ -1,0 +1,75 @@
+-- Scheduling: who holds a key, placing a run, and moving or removing the one that waits.
+
+-- name: known
+-- takes docket, id
+SELECT state FROM dovetail_run WHERE id = ?2 AND docket = ?1
+
+-- name: live_of_key
+-- takes docket, key; the newest first
+SELECT seq, id, state, turn, queue, tribe, weight, postponed_by, children FROM dovetail_run
+WHERE seq IN (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
+    UNION ALL
+    SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1 AND key IS NULL
+)
+AND state IN ('scheduled', 'queued', 'waiting', 'running')
+ORDER BY seq DESC
+
+-- name: place
+INSERT INTO dovetail_run (
+    docket, id, key, task, queue, priority, state, due, created, attempt, crash_limit, place,
+    keep_completed, keep_failed, keep_cancelled, payload, tribe, weight, limits, headers,
+    waits_for, after_failure, doomed_by, finished, expires, error
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id, docket) DO NOTHING
+
+-- name: linger
+-- takes docket, key, until: what is over gives way to the newcomer soon; failures keep their retention
+UPDATE dovetail_run SET expires = ?3
+WHERE docket = ?1 AND key = ?2 AND state IN ('completed', 'cancelled') AND expires > ?3
+
+-- name: postpone
+-- takes seq, due, state, place, id of the request
+UPDATE dovetail_run SET due = ?2, state = ?3, place = ?4, postponed_by = ?5, turn = NULL, parked_on = NULL
+WHERE seq = ?1
+
+-- name: move_due_of_waiting
+-- takes seq, due, id of the request
+UPDATE dovetail_run SET due = ?2, postponed_by = ?3 WHERE seq = ?1
+
+-- name: parent_of
+-- takes docket, id or key; the newest
+SELECT seq, id, state FROM dovetail_run
+WHERE seq IN (
+    SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1
+    UNION ALL
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
+)
+ORDER BY id = ?2 DESC, seq DESC
+LIMIT 1
+
+-- name: add_edge
+INSERT OR IGNORE INTO dovetail_edge (parent, child) VALUES (?, ?)
+
+-- name: count_child
+UPDATE dovetail_run SET children = children + 1 WHERE seq = ?
+
+-- name: inherit_edges
+-- takes the new parent, the old one: what hung on a run hangs on the one that replaced it
+UPDATE dovetail_edge SET parent = ?1 WHERE parent = ?2
+
+-- name: inherit_children
+UPDATE dovetail_run SET children = ?2 WHERE seq = ?1
+
+-- name: forget_run
+DELETE FROM dovetail_run WHERE seq = ?
+
+-- name: forget_errors
+DELETE FROM dovetail_error WHERE run = ?
+
+-- name: forget_edges
+DELETE FROM dovetail_edge WHERE parent = ?1 OR child = ?1
+
+-- name: forget_parents
+DELETE FROM dovetail_edge WHERE child = ?

@@ -1,0 +1,42 @@
+-- name: expired
+-- takes docket, now, at most; a run that others still wait on is kept for them
+SELECT seq FROM dovetail_run AS run
+WHERE docket = ?1 AND expires <= ?2 AND (
+    children = 0 OR NOT EXISTS (
+        SELECT 1 FROM dovetail_edge AS edge JOIN dovetail_run AS child ON child.seq = edge.child
+        WHERE edge.parent = run.seq AND child.state IN ('waiting', 'scheduled', 'queued', 'running')
+    )
+)
+ORDER BY expires LIMIT ?3
+
+-- name: forget_silent_workers
+-- takes docket, seen before
+DELETE FROM dovetail_worker WHERE docket = ?1 AND last_seen <= ?2
+
+-- name: forget_past_holds
+-- takes docket, now
+DELETE FROM dovetail_hold WHERE docket = ?1 AND until <= ?2
+
+-- name: forget_starts
+-- takes docket, now, at most
+DELETE FROM dovetail_start WHERE (docket, limit_key, at, run) IN (
+    SELECT docket, limit_key, at, run FROM dovetail_start WHERE docket = ?1 AND expires <= ?2 LIMIT ?3
+)
+
+-- name: forget_idle_openings
+-- takes docket
+DELETE FROM dovetail_opening AS opening WHERE docket = ?1 AND NOT EXISTS (
+    SELECT 1 FROM dovetail_run AS run WHERE run.docket = ?1 AND run.parked_on = opening.limit_key
+)
+
+-- name: forget_idle_shares
+-- takes docket: a queue where nothing waits begins again at nought
+DELETE FROM dovetail_share AS share WHERE docket = ?1 AND NOT EXISTS (
+    SELECT 1 FROM dovetail_run AS run WHERE run.docket = ?1 AND run.state = 'queued' AND run.queue = share.queue
+)
+
+-- name: forget_orphaned_slots
+-- takes docket
+DELETE FROM dovetail_slot AS slot WHERE docket = ?1 AND NOT EXISTS (
+    SELECT 1 FROM dovetail_run AS run WHERE run.seq = slot.run AND run.state = 'running'
+) RETURNING limit_key

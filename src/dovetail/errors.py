@@ -1,0 +1,146 @@
+"""Every error Dovetail raises. Each answers a question and carries a `code` that never changes.
+
+*Can I try again?*         EngineUnavailable, EngineFull, OutcomeUnknown
+*Did I do something wrong?* UsageError and all below it
+*What became of my run?*   ExecutionFailed, ExecutionCancelled, ResultExpired
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DovetailError(Exception):
+    """Anything that goes wrong in Dovetail itself, never what a task raised."""
+
+    code: ClassVar[str] = "dovetail"
+
+
+# Can I try again?
+
+
+class EngineUnavailable(DovetailError, ConnectionError):
+    """The store cannot be reached, or is not open. Nothing was done; trying again later is safe."""
+
+    code = "engine_unavailable"
+
+
+class EngineFull(EngineUnavailable):
+    """The store has no room for new runs. Running work can still finish."""
+
+    code = "engine_full"
+
+
+class OutcomeUnknown(DovetailError):
+    """The store may or may not have done what was asked. Repeating the same call is safe."""
+
+    code = "outcome_unknown"
+
+
+# Did I do something wrong?
+
+
+class UsageError(DovetailError):
+    """The call was wrong; the message says which argument, what was wrong and what to do."""
+
+    code = "usage"
+
+
+class InvalidArgument(UsageError, ValueError):
+    """An argument has a value that cannot be."""
+
+    code = "invalid_argument"
+
+
+class InvalidType(UsageError, TypeError):
+    """An argument is of a type that cannot be."""
+
+    code = "invalid_type"
+
+
+class InvalidURL(InvalidArgument):
+    """The URL names no engine, or cannot be read."""
+
+    code = "invalid_url"
+
+
+class UnknownTask(UsageError, KeyError):
+    """No task is registered under that name."""
+
+    code = "unknown_task"
+
+    def __str__(self) -> str:
+        # KeyError shows its argument in quotes, which would spoil the sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class UnknownParent(UsageError, LookupError):
+    """A run was to wait for another that does not exist."""
+
+    code = "unknown_parent"
+
+
+class ConflictingBehaviors(UsageError, ValueError):
+    """A task declares behaviors or dependencies that cannot go together."""
+
+    code = "conflicting_behaviors"
+
+
+class PayloadError(UsageError, ValueError):
+    """An argument or a result cannot be stored as it is."""
+
+    code = "payload"
+
+
+class PayloadTooLarge(PayloadError):
+    """An argument or a result is larger than the limit."""
+
+    code = "payload_too_large"
+
+
+class SchemaOutdated(UsageError):
+    """The store was made by another version of Dovetail, newer than this one understands."""
+
+    code = "schema_outdated"
+
+
+class NotADatabase(UsageError):
+    """The file exists, and is something else."""
+
+    code = "not_a_database"
+
+
+class UndecodablePayload(DovetailError):
+    """Bytes in the store cannot be read as a call or a result."""
+
+    code = "undecodable_payload"
+
+
+# What became of my run?
+
+
+class ExecutionFailed(DovetailError):
+    """The run failed. It can be caught as this, and as the built-in type that the task raised."""
+
+    code = "execution_failed"
+    run: Any = None  # what the store knows of the run
+    failure: Any = None  # the error as text, with its traceback
+
+    def __init__(self, message: str) -> None:
+        # Not through the built-in type's own: some of those want other arguments.
+        Exception.__init__(self, message)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ExecutionCancelled(DovetailError):
+    """The run was cancelled before it could complete."""
+
+    code = "execution_cancelled"
+
+
+class ResultExpired(DovetailError):
+    """The run is over, and its record is no longer kept."""
+
+    code = "result_expired"

@@ -1,0 +1,342 @@
+"""Execution: the handle a caller, or a running task, holds on a run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
+
+from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
+from dovetail.failures import failed
+from dovetail.model import Event, EventKind, Progress, Run, RunQuery, State, Topic
+from dovetail.tasks import Task, TaskFunction
+
+if TYPE_CHECKING:
+    from dovetail.docket import Docket
+
+R = TypeVar("R")
+
+ExecutionState = State
+"""The states of a run, by docket's name for them."""
+
+LOOK_AGAIN = 2.0
+"""Seconds after which a waiter reads for itself, should an event have been lost."""
+
+
+class Disposition(StrEnum):
+    """What scheduling did."""
+
+    LOADED = "loaded"  # this handle does not come from scheduling
+    SCHEDULED = "scheduled"
+    ALREADY_SCHEDULED = "already_scheduled"  # the key was taken, and the run that holds it stays
+    STRUCK = "struck"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class StateEvent(TypedDict, total=False):
+    type: Literal["state"]
+    key: str
+    state: State
+    when: str | None
+    worker: str | None
+    started_at: str | None
+    completed_at: str | None
+    error: str | None
+
+
+class ProgressEvent(TypedDict):
+    type: Literal["progress"]
+    key: str
+    current: int | None
+    total: int
+    message: str | None
+    updated_at: str | None
+
+
+class Execution(Generic[R]):
+    """One scheduled call of a task: what was asked for, and, as last read, what became of it."""
+
+    def __init__(
+        self,
+        docket: Docket,
+        function: TaskFunction,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        key: str,
+        when: datetime,
+        attempt: int = 1,
+        trace_context: Any = None,
+        redelivered: bool = False,
+        function_name: str | None = None,
+        generation: int = 0,
+        message_id: str | None = None,
+    ) -> None:
+        self._docket = docket
+        self._function = function
+        self._function_name = function_name or function.__name__
+        self._args = args
+        self._kwargs = dict(kwargs)
+        self._key = key
+        self._trace_context = trace_context
+        self._redelivered = redelivered
+        self._generation = generation
+        self.when = when
+        self.attempt = attempt
+        self.message_id = message_id
+        self.id: str | None = None  # the run's own id, once the store has it
+        self.state = State.SCHEDULED
+        self.disposition = Disposition.LOADED
+        self.schedule_exception: BaseException | None = None
+        self.worker: str | None = None
+        self.started_at: datetime | None = None
+        self.completed_at: datetime | None = None
+        self.error: str | None = None
+        self.run: Run | None = None  # the whole record, as last read
+
+    @property
+    def docket(self) -> Docket:
+        return self._docket
+
+    @property
+    def function(self) -> TaskFunction:
+        return self._function
+
+    @property
+    def function_name(self) -> str:
+        return self._function_name
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self._args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._kwargs
+
+    @property
+    def key(self) -> str:
+        return self._key
+
+    @property
+    def trace_context(self) -> Any:
+        return self._trace_context
+
+    @property
+    def redelivered(self) -> bool:
+        return self._redelivered
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.call_repr()} {self.state}>"
+
+    # Describing
+
+    def get_argument(self, parameter: str) -> Any:
+        """An argument as the caller gave it; a KeyError if it was not given."""
+        bound = Task.of(self._function).signature.bind_partial(*self._args, **self._kwargs)
+        if parameter in bound.arguments:
+            return bound.arguments[parameter]
+        return self._kwargs[parameter]
+
+    def call_repr(self) -> str:
+        """The call as it may be logged: no argument shows its value."""
+        positional = ["..." for _ in self._positional_names()]
+        named = [f"{name}=..." for name in self._kwargs]
+        return f"{self._function_name}({', '.join([*positional, *named])}){{{self._key}}}"
+
+    def _positional_names(self) -> list[str]:
+        try:
+            parameters = list(inspect.signature(self._function).parameters)
+        except (TypeError, ValueError):
+            return ["..."] * len(self._args)
+        return parameters[: len(self._args)]
+
+    def general_labels(self) -> dict[str, Any]:
+        return {"docket.task": self._function_name}
+
+    def specific_labels(self) -> dict[str, Any]:
+        return {
+            **self.general_labels(),
+            "docket.key": self._key,
+            "docket.when": self.when.isoformat(),
+            "docket.attempt": self.attempt,
+        }
+
+    # Reading
+
+    async def sync(self) -> None:
+        """Read what has become of the run."""
+        self.take_in(await self._read())
+
+    async def _read(self) -> Run | None:
+        """The run itself, or, where a newer one has taken its place, that."""
+        engine = self._docket.engine
+        if self.id is not None:
+            page = await engine.find(RunQuery(ids=(self.id,), limit=1))
+            if page.items:
+                return page.items[0]
+        page = await engine.find(RunQuery(keys=(self._key,), newest_first=True, limit=1))
+        return page.items[0] if page.items else None
+
+    def take_in(self, run: Run | None) -> None:
+        """Show what the store said."""
+        self.run = run
+        if run is None:
+            self.state = State.SCHEDULED
+            self.worker = self.started_at = self.completed_at = self.error = None
+            return
+        self.id = run.id
+        self.state = run.state
+        self.when = run.due
+        self.worker = run.worker
+        self.started_at = run.started
+        self.completed_at = run.finished
+        self.error = run.error
+        self._generation = run.epoch
+
+    # Waiting
+
+    async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> R:
+        """Wait until the run is over and return its result, or raise what it failed with."""
+        until = _deadline(timeout, deadline)
+        try:
+            async with asyncio.timeout(None if until is None else (until - datetime.now(UTC)).total_seconds()):
+                run = await self._wait_for_end()
+        except TimeoutError:
+            raise TimeoutError(f"Timeout waiting for execution {self._key!r}") from None
+        return self._outcome(run)
+
+    async def _wait_for_end(self) -> Run:
+        run = await self._read()
+        if run is not None and run.state.is_terminal:
+            self.take_in(run)
+            return run
+        # Subscribe first, then read, then wait: an end in between is seen by the read.
+        async with self._docket.engine.watch(Topic(EventKind.STATE, self._key)) as events:
+            while True:
+                run = await self._read()
+                if run is None:
+                    raise ResultExpired(
+                        f"the run {self._key!r} is over and its record is no longer kept; give the docket a longer"
+                        " execution_ttl to fetch results"
+                    )
+                self.take_in(run)
+                if run.state.is_terminal:
+                    return run
+                ended = await self._next_end(events, run)
+                if ended is not None:
+                    return ended
+
+    async def _next_end(self, events: AsyncIterator[Event], run: Run) -> Run | None:
+        """Wait for a change. The end itself comes along with its event, in case the record is not kept."""
+        try:
+            async with asyncio.timeout(LOOK_AGAIN):
+                event = await anext(events)
+        except TimeoutError:
+            return None
+        if event.id == run.id and event.state is not None and event.state.is_terminal:
+            found = await self._docket.engine.find(RunQuery(ids=(run.id,), limit=1))
+            ended = found.items[0] if found.items else run.but(state=event.state, error=event.error)
+            self.take_in(ended)
+            return ended
+        return None
+
+    def _outcome(self, run: Run) -> R:
+        codec, types = self._docket.codec, Task.of(self._function).types
+        if run.state is State.CANCELLED:
+            raise ExecutionCancelled(f"the run {run.key!r} was cancelled")
+        if run.state is State.FAILED:
+            if run.result is not None:
+                raise codec.load_exception(run.result)
+            raise failed(run.error, run.errors[-1].failure if run.errors else None, run)
+        if run.result is not None:
+            return codec.load_result(types, run.result)
+        if run.error is not None:
+            raise PayloadError(f"the run {run.key!r} completed, but its result could not be stored: {run.error}")
+        return cast(R, None)
+
+    async def subscribe(
+        self, *, ready: asyncio.Event | None = None
+    ) -> AsyncIterator[StateEvent | ProgressEvent]:
+        """The present state and progress, then every change as it happens."""
+        before = await self._read()
+        self.take_in(before)
+        yield _state_now(self._key, before)
+        yield _progress_now(self._key, before)
+        topics = (Topic(EventKind.STATE, self._key), Topic(EventKind.PROGRESS, self._key))
+        async with self._docket.engine.watch(*topics) as events:
+            now = await self._read()
+            self.take_in(now)
+            if ready is not None:
+                ready.set()
+            if _state_now(self._key, now) != _state_now(self._key, before):
+                yield _state_now(self._key, now)
+            if _progress_now(self._key, now) != _progress_now(self._key, before):
+                yield _progress_now(self._key, now)
+            async for event in events:
+                yield _told(self._key, event)
+
+
+def _deadline(timeout: timedelta | None, deadline: datetime | None) -> datetime | None:
+    if timeout is not None and deadline is not None:
+        raise InvalidArgument("give a timeout or a deadline, not both")
+    if timeout is not None:
+        if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"timeout must be a timedelta, not {timeout!r}")
+        return datetime.now(UTC) + timeout
+    if deadline is not None and deadline.tzinfo is None:
+        raise InvalidType("deadline must know its time zone, such as datetime.now(timezone.utc)")
+    return deadline
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment and moment.isoformat()
+
+
+def _state_now(key: str, run: Run | None) -> StateEvent:
+    if run is None:
+        return StateEvent(
+            type="state", key=key, state=State.SCHEDULED, when=None, worker=None, started_at=None, completed_at=None,
+            error=None,
+        )  # fmt: skip
+    return StateEvent(
+        type="state", key=key, state=run.state, when=_text(run.due), worker=run.worker,
+        started_at=_text(run.started), completed_at=_text(run.finished), error=run.error,
+    )  # fmt: skip
+
+
+def _progress_now(key: str, run: Run | None) -> ProgressEvent:
+    return _progress(key, run.progress if run else None)
+
+
+def _progress(key: str, progress: Progress | None) -> ProgressEvent:
+    if progress is None:
+        return ProgressEvent(type="progress", key=key, current=None, total=100, message=None, updated_at=None)
+    return ProgressEvent(
+        type="progress", key=key, current=progress.current, total=progress.total, message=progress.message,
+        updated_at=_text(progress.updated),
+    )  # fmt: skip
+
+
+def _told(key: str, event: Event) -> StateEvent | ProgressEvent:
+    """A live event: only what changed is in it."""
+    if event.kind is EventKind.PROGRESS:
+        return _progress(key, event.progress)
+    told = StateEvent(type="state", key=key, state=event.state or State.SCHEDULED)
+    if event.when is not None:
+        told["when"] = _text(event.when)
+    if event.state is State.RUNNING:
+        told["worker"] = event.worker
+        told["started_at"] = _text(event.started)
+    if event.finished is not None:
+        told["completed_at"] = _text(event.finished)
+    if event.error is not None:
+        told["error"] = event.error
+    return told

@@ -1,0 +1,72 @@
+"""Exceptions as text, and what a caller catches instead of them."""
+
+from __future__ import annotations
+
+import builtins
+import traceback
+from typing import Any
+
+from dovetail.errors import ExecutionFailed
+from dovetail.model import Failure
+
+LONGEST_MESSAGE = 10_000
+LONGEST_TRACEBACK = 50_000
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as text. Nothing that an exception does can make this fail, nor make it large."""
+    return Failure(_type_name(error), _clipped(_text(error), LONGEST_MESSAGE), _traceback(error))
+
+
+def _type_name(error: BaseException) -> str:
+    name = getattr(type(error), "__name__", None)
+    return name if isinstance(name, str) else "Exception"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a broken __str__ is the exception's own affair
+        return f"<the text of this exception cannot be had: {_type_name(broken)}>"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        lines = traceback.TracebackException.from_exception(error, limit=50, compact=True, max_group_depth=5).format()
+        return _clipped("".join(lines), LONGEST_TRACEBACK)
+    except Exception as broken:  # noqa: BLE001 - as above; a recursive cause, for one
+        return f"<the traceback of this exception cannot be had: {_type_name(broken)}>"
+
+
+def _clipped(text: str, longest: int) -> str:
+    # Lone surrogates, which a store cannot keep, are shown escaped.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n... {len(text) - longest} characters left out ...\n{text[-half:]}"
+
+
+_kinds: dict[str, type[ExecutionFailed]] = {}
+
+
+def failed(text: str | None, failure: Failure | None, run: Any) -> ExecutionFailed:
+    """What `get_result` raises for a run that failed: an ExecutionFailed that is also the built-in type the task raised,
+    so that `except ValueError` works."""
+    name = failure.type if failure else (text or "").partition(":")[0]
+    message = failure.message if failure else (text or "the run failed, and left no word why")
+    error = _kind(name)(message)
+    error.run = run
+    error.failure = failure
+    return error
+
+
+def _kind(name: str) -> type[ExecutionFailed]:
+    found = _kinds.get(name)
+    if found is None:
+        builtin = getattr(builtins, name, None)
+        is_exception = isinstance(builtin, type) and issubclass(builtin, Exception)
+        found = type(name, (ExecutionFailed, builtin), {}) if is_exception else ExecutionFailed
+        if is_exception:
+            _kinds[name] = found
+    return found

@@ -1,0 +1,51 @@
+"""Dependencies: values that a task's parameters receive when it runs.
+
+Resolution is that of the `uncalled-for` package; what a run knows of itself is added here.
+"""
+
+from uncalled_for import (
+    CallArgument,
+    CycleError,
+    Dependency,
+    Depends,
+    FailedDependency,
+    Provided,
+    Provider,
+    Shared,
+    SharedContext,
+)
+
+from dovetail.injection.context import (
+    CurrentDocket,
+    CurrentExecution,
+    CurrentWorker,
+    TaskArgument,
+    TaskKey,
+    TaskLogger,
+    current_docket,
+    current_execution,
+    current_worker,
+)
+from dovetail.injection.resolution import resolved
+
+__all__ = [
+    "CallArgument",
+    "CurrentDocket",
+    "CurrentExecution",
+    "CurrentWorker",
+    "CycleError",
+    "Dependency",
+    "Depends",
+    "FailedDependency",
+    "Provided",
+    "Provider",
+    "Shared",
+    "SharedContext",
+    "TaskArgument",
+    "TaskKey",
+    "TaskLogger",
+    "current_docket",
+    "current_execution",
+    "current_worker",
+    "resolved",
+]

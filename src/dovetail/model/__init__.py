@@ -1,0 +1,73 @@
+"""The nouns that cross the seam between the core and an engine. Data only."""
+
+from dovetail.model.claim import (
+    AttemptError,
+    Claim,
+    Claimed,
+    Failure,
+    Finished,
+    Requeue,
+    Settle,
+    Verdict,
+)
+from dovetail.model.event import Event, EventKind, Topic
+from dovetail.model.hold import Hold, HoldKind
+from dovetail.model.identifier import new_id
+from dovetail.model.noun import Noun
+from dovetail.model.query import Page, QueueCount, RunQuery, Survey, Swept
+from dovetail.model.run import (
+    TERMINAL,
+    Cancelled,
+    Conflict,
+    Due,
+    Limit,
+    NewRun,
+    Placement,
+    Placing,
+    Progress,
+    ProgressReport,
+    Retention,
+    Revival,
+    Run,
+    State,
+)
+from dovetail.model.worker import Pulse, WorkerInfo
+
+__all__ = [
+    "TERMINAL",
+    "AttemptError",
+    "Cancelled",
+    "Claim",
+    "Claimed",
+    "Conflict",
+    "Due",
+    "Event",
+    "EventKind",
+    "Failure",
+    "Finished",
+    "Hold",
+    "HoldKind",
+    "Limit",
+    "NewRun",
+    "Noun",
+    "Page",
+    "Placement",
+    "Placing",
+    "Progress",
+    "ProgressReport",
+    "Pulse",
+    "QueueCount",
+    "Requeue",
+    "Retention",
+    "Revival",
+    "Run",
+    "RunQuery",
+    "Settle",
+    "State",
+    "Survey",
+    "Swept",
+    "Topic",
+    "Verdict",
+    "WorkerInfo",
+    "new_id",
+]

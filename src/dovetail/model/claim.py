@@ -1,0 +1,90 @@
+"""Claims, and the verdicts that end them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dovetail.model.noun import Noun
+
+if TYPE_CHECKING:
+    from dovetail.model.run import Due, NewRun, State
+
+
+class Claim(Noun, frozen=True):
+    """A run leased to a worker. The epoch proves it: once the run has a newer one, this claim is void."""
+
+    id: str
+    epoch: int
+    key: str
+    task: str
+    payload: bytes
+    attempt: int
+    due: datetime
+    queue: str = "default"
+    priority: int = 0
+    group: str | None = None
+    redelivered: bool = False  # an earlier lease lapsed without a word
+    crashes: int = 0
+    headers: Mapping[str, str] = {}
+
+
+class Claimed(Noun, frozen=True):
+    """What a claim brought, and how long until there is known reason to look again."""
+
+    claims: list[Claim]
+    wait: timedelta | None = None  # None: only new work, or a slot set free, is a reason
+
+
+class Failure(Noun, frozen=True):
+    """An exception as text: nothing is ever revived from it."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class AttemptError(Noun, frozen=True):
+    """One line of a run's error history."""
+
+    attempt: int
+    at: datetime
+    worker: str | None
+    failure: Failure
+
+
+class Settle(Noun, frozen=True):
+    """The run is over. `then` is scheduled in the same unit: the next turn of a perpetual task, for one."""
+
+    claim: Claim
+    state: State
+    result: bytes | None = None
+    failure: Failure | None = None
+    then: tuple[NewRun, ...] = ()
+
+
+class Requeue(Noun, frozen=True):
+    """The run goes again: a retry, a snooze, or a hand-back that costs no attempt."""
+
+    claim: Claim
+    attempt: int
+    due: Due = timedelta()
+    payload: bytes | None = None  # None: the same arguments
+    failure: Failure | None = None
+
+
+Verdict = Settle | Requeue
+
+
+class Finished(StrEnum):
+    """What the store says to a verdict."""
+
+    DONE = "done"
+    ALREADY = "already"  # this very verdict was accepted before
+    FENCED = "fenced"  # the claim is void; nothing was changed
+    YIELDED = "yielded"  # a requeue gave way to a newer pending run of its key

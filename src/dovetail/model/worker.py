@@ -1,0 +1,32 @@
+"""Workers as the store sees them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dovetail.model.noun import Noun
+
+
+class WorkerInfo(Noun, frozen=True):
+    """A worker that said it is there. The name is a label; two processes may share one, so the id tells them
+    apart."""
+
+    name: str
+    last_seen: datetime | None = None  # set by the store
+    tasks: frozenset[str] = frozenset()
+    id: str = ""
+    queues: tuple[str, ...] = ()  # empty: all
+    concurrency: int = 0
+    running: int = 0
+    host: str = ""
+    pid: int = 0
+    started: datetime | None = None
+    leaving: bool = False  # its last word: the store forgets it
+
+
+class Pulse(Noun, frozen=True):
+    """What a heartbeat learns."""
+
+    lost: frozenset[str] = frozenset()  # ids of runs whose claims are void
+    stopping: frozenset[str] = frozenset()  # ids of runs that were asked to stop
+    holds: int = 0  # changes whenever a hold is laid or lifted

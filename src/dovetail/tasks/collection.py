@@ -1,0 +1,33 @@
+"""Task collections: lists of functions that a worker is told of by name, as `module:member`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.tasks.task import TaskFunction
+
+
+def load_member(path: str) -> Any:
+    """What `module:member` names."""
+    module, separator, member = path.rpartition(":")
+    if not separator or not module or not member:
+        raise InvalidArgument(f"{path!r} does not name a member; write it as 'package.module:member'")
+    try:
+        return getattr(importlib.import_module(module), member)
+    except AttributeError:
+        raise InvalidArgument(f"{path!r}: the module {module!r} has no member {member!r}") from None
+
+
+def load_collection(path: str) -> list[TaskFunction]:
+    """The functions of a collection."""
+    collection = load_member(path)
+    if not isinstance(collection, Iterable):
+        raise InvalidType(f"{path!r} must be an iterable of functions, not {type(collection).__name__}")
+    functions: list[Any] = list(collection)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    for function in functions:
+        if not callable(function):
+            raise InvalidType(f"{path!r} holds {function!r}, which is no function")
+    return functions

@@ -1,0 +1,57 @@
+"""Drafting: a call becomes a run, as its task's behaviors plan it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from dovetail.codec import Codec
+from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id
+from dovetail.tasks.task import Task
+
+NOW = timedelta()
+
+
+class Drafter:
+    """Makes runs of calls."""
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+
+    def draft(
+        self,
+        task: Task,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        due: Due = NOW,
+        conflict: Conflict = Conflict.KEEP,
+        retention: Retention,
+        queue: str = "default",
+        priority: int = 0,
+        group: str | None = None,
+    ) -> NewRun:
+        """The run of a call. Without a key it is called by its id."""
+        run_id = new_id()
+        payload = self.codec.dump_call(task.types, args, kwargs)
+        run = NewRun(
+            run_id, key or run_id, name, payload, due, queue, priority, group,
+            conflict=conflict, retention=retention,
+        )  # fmt: skip
+        if task.planners:
+            arguments = task.bind(args, kwargs)
+            for behavior in task.planners:
+                run = behavior.plan(run, arguments)
+        return run
+
+    def follow(
+        self, claim: Claim, task: Task, due: Due, args: tuple[Any, ...], kwargs: Mapping[str, Any], retention: Retention
+    ) -> NewRun:
+        """The run that follows a claim under its key. One that is already pending there is left in peace."""
+        return self.draft(
+            task, claim.task, args, kwargs, key=claim.key, due=due, conflict=Conflict.KEEP_PENDING,
+            retention=retention, queue=claim.queue, priority=claim.priority, group=claim.group,
+        )  # fmt: skip

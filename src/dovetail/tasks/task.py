@@ -1,0 +1,119 @@
+"""A task: a function, read once for all that its runs need to know of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from uncalled_for import (
+    Dependency,
+    get_annotation_dependencies,
+    get_dependency_parameters,
+    get_signature,
+    validate_dependencies,
+)
+
+from dovetail.behaviors import Behavior
+from dovetail.codec import CallTypes
+from dovetail.errors import ConflictingBehaviors, InvalidType
+
+TaskFunction = Callable[..., Any]
+
+REMEMBERED = 5000
+_known: dict[TaskFunction, Task] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What a function declares: its parameters' types, its behaviors and its dependencies."""
+
+    function: TaskFunction
+    signature: inspect.Signature
+    types: CallTypes
+    is_async: bool
+    behaviors: Mapping[str, Behavior]  # by parameter, as defaults: the parameter receives them
+    wrappers: tuple[Behavior, ...] = ()  # in a parameter's metadata: the parameter keeps its value
+    has_dependencies: bool = False
+    planners: tuple[Behavior, ...] = field(default=())  # those with something to say when a run is scheduled
+
+    @classmethod
+    def of(cls, function: TaskFunction) -> Task:
+        """The task that a function is; the same one every time."""
+        try:
+            known = _known.get(function)
+        except TypeError:
+            raise InvalidType(f"a task must be a function that can be hashed, not {function!r}") from None
+        if known is None:
+            if len(_known) >= REMEMBERED:
+                _known.clear()  # a program that makes its tasks anew for every call must not grow for ever
+            known = _known[function] = _read(function)
+        return known
+
+    @property
+    def all_behaviors(self) -> tuple[Behavior, ...]:
+        return (*self.behaviors.values(), *self.wrappers)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by parameter name, defaults included; what does not fit is left out."""
+        try:
+            bound = self.signature.bind_partial(*args, **kwargs)
+        except TypeError:
+            return dict(kwargs)
+        bound.apply_defaults()
+        return {
+            name: value
+            for name, value in bound.arguments.items()
+            if not isinstance(value, Dependency) or name in kwargs
+        }
+
+
+def _read(function: TaskFunction) -> Task:
+    if not callable(function):
+        raise InvalidType(f"a task must be a function, not {function!r}")
+    name = getattr(function, "__name__", repr(function))
+    try:
+        parameters = get_dependency_parameters(function)
+        metadata = get_annotation_dependencies(function)
+        validate_dependencies(function)
+    except (TypeError, ValueError) as error:
+        raise ConflictingBehaviors(f"task {name!r}: {error}") from error
+    behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
+    wrappers = tuple(
+        each.bind_to_parameter(name, None)
+        for name, declared in metadata.items()
+        for each in declared
+        if isinstance(each, Behavior)
+    )
+    others = len(parameters) > len(behaviors) or any(
+        not isinstance(each, Behavior) for declared in metadata.values() for each in declared
+    )
+    everything: tuple[Any, ...] = (*behaviors.values(), *wrappers)
+    return Task(
+        function=function,
+        signature=get_signature(function),
+        types=CallTypes.of(function),
+        is_async=_is_async(function),
+        behaviors=behaviors,
+        wrappers=wrappers,
+        has_dependencies=others,
+        planners=tuple(each for each in everything if type(each).plan is not Behavior.plan),
+    )
+
+
+def _is_async(function: TaskFunction) -> bool:
+    if inspect.iscoroutinefunction(function):
+        return True
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is a task too
+    return inspect.iscoroutinefunction(call)
+
+
+def unregistered(name: str) -> TaskFunction:
+    """What stands for a function that this process does not know."""
+
+    async def placeholder(*args: Any, **kwargs: Any) -> None:
+        raise LookupError(f"the task {name!r} is not registered here")
+
+    placeholder.__name__ = placeholder.__qualname__ = name
+    return placeholder

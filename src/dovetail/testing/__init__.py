@@ -1,0 +1,1 @@
+"""What tests of Dovetail, and of programs that use it, are made of."""

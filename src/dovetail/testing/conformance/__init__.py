@@ -1,0 +1,122 @@
+"""The conformance suite: what every engine must do, as tests that any engine can run.
+
+The contract is the docstring of `dovetail.engine.interface`; each line of it is one or more tests here. The
+suite is driven by a clock that only the tests move, so it never sleeps. To run it, derive a class and say how
+to connect:
+
+    from dovetail.testing.conformance import Conformance
+
+    class TestMyEngine(Conformance):
+        @pytest.fixture
+        def connect(self, tmp_path, clock):
+            return lambda: MyEngine(f"mine:///{tmp_path}/store", "conformance", clock=clock)
+
+`connect` makes an engine, not open yet, on a store that is empty when the test begins; all that it makes in
+one test share the store, the docket and the clock. From it come the fixtures that the tests take: `engine`
+(an open one), `another` (opens one more) and `clock` (`clock.jump(timedelta)` moves it). The tests are
+coroutines: run them with pytest-asyncio and `asyncio_mode = "auto"`.
+
+`Conformance` is made of one class for each area of the contract; they may be run alone. Beside it there is a
+machine that tries random sequences of all verbs against a model. It needs Hypothesis, and a factory in the
+place of the fixture, since each of its many examples begins with an empty store of its own:
+
+    from dovetail.testing.conformance.machine import machine
+
+    TestMyEngineStateful = machine(lambda clock: MyEngine("mine://", "conformance", clock=clock)).TestCase
+"""
+
+import pkgutil
+
+import pytest
+
+# Before the modules are imported: their assertions are to explain themselves.
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
+
+from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
+from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
+from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
+from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
+from dovetail.testing.conformance.emptiness import Emptiness  # noqa: E402
+from dovetail.testing.conformance.fairness import Fairness  # noqa: E402
+from dovetail.testing.conformance.fencing import Fencing  # noqa: E402
+from dovetail.testing.conformance.finding import Finding  # noqa: E402
+from dovetail.testing.conformance.finishing import Finishing  # noqa: E402
+from dovetail.testing.conformance.fixtures import Connect, Fixtures  # noqa: E402
+from dovetail.testing.conformance.holds import Holds  # noqa: E402
+from dovetail.testing.conformance.leases import Leases  # noqa: E402
+from dovetail.testing.conformance.limits import Limits  # noqa: E402
+from dovetail.testing.conformance.parents import Parents  # noqa: E402
+from dovetail.testing.conformance.progress import Progressing  # noqa: E402
+from dovetail.testing.conformance.racing import Racing  # noqa: E402
+from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
+from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
+from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
+from dovetail.testing.conformance.surveying import Surveying  # noqa: E402
+from dovetail.testing.conformance.sweeping import Sweeping  # noqa: E402
+from dovetail.testing.conformance.text import Text  # noqa: E402
+from dovetail.testing.conformance.turns import Turns  # noqa: E402
+from dovetail.testing.conformance.vocabulary import Another, assert_empty  # noqa: E402
+from dovetail.testing.conformance.watching import Watching  # noqa: E402
+from dovetail.testing.conformance.windows import Windows  # noqa: E402
+
+
+class Conformance(
+    Scheduling,
+    Conflicts,
+    Claiming,
+    Fairness,
+    Limits,
+    Windows,
+    Turns,
+    Finishing,
+    Fencing,
+    Repeating,
+    Parents,
+    Leases,
+    Cancelling,
+    Progressing,
+    Reviving,
+    Holds,
+    Watching,
+    Finding,
+    Surveying,
+    Sweeping,
+    Emptiness,
+    Racing,
+    Bounds,
+    Text,
+):
+    """The whole contract."""
+
+
+__all__ = [
+    "Another",
+    "Bounds",
+    "Cancelling",
+    "Claiming",
+    "Conflicts",
+    "Conformance",
+    "Connect",
+    "Emptiness",
+    "Fairness",
+    "Fencing",
+    "Finding",
+    "Finishing",
+    "Fixtures",
+    "Holds",
+    "Leases",
+    "Limits",
+    "Parents",
+    "Progressing",
+    "Racing",
+    "Repeating",
+    "Reviving",
+    "Scheduling",
+    "Surveying",
+    "Sweeping",
+    "Text",
+    "Turns",
+    "Watching",
+    "Windows",
+    "assert_empty",
+]

@@ -1,0 +1,185 @@
+"""The pulse: tells the store that this worker lives, renews its leases, and hears what it has lost.
+
+It runs in a thread of its own, over connections of its own, so that a task that blocks the event loop does not cost the worker
+its leases; and from there it sees that the loop is blocked, and by what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from dovetail.clock import Clock
+from dovetail.engine import Engine
+from dovetail.errors import DovetailError
+from dovetail.model import Pulse as Heard
+from dovetail.model import WorkerInfo
+from dovetail.worker.roster import Reason, Roster
+
+logger = logging.getLogger("dovetail.worker")
+
+MARGIN = 0.2
+"""The part of a lease that must be left: a body is stopped before its lease could lapse."""
+BLOCKED_AFTER = 1.0
+"""Seconds without a turn of the event loop after which somebody is blocking it."""
+
+
+class Pulse:
+    """One heartbeat after the other. `say` tells what the worker is; `heard` is called on the worker's own loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        roster: Roster,
+        clock: Clock,
+        *,
+        lease: timedelta,
+        interval: Callable[[], timedelta],
+        say: Callable[[], WorkerInfo],
+        heard: Callable[[Heard], None],
+    ) -> None:
+        self._engine = engine
+        self._roster = roster
+        self._clock = clock
+        self._lease = lease
+        self._interval = interval
+        self._say = say
+        self._heard = heard
+        self._stopping: asyncio.Event | None = None
+
+    async def run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        """Beat until stopped, then say goodbye. May run on another loop than the worker's."""
+        self._stopping = stopping = asyncio.Event()
+        async with self._engine:
+            while not stopping.is_set():
+                if await self._beat(worker_loop):
+                    pause = min(self._interval(), self._lease / 3)
+                else:
+                    pause = min(self._interval(), self._lease / 20)
+                await self._clock.wait(stopping, pause)
+            with suppress(DovetailError):
+                await self._engine.heartbeat(self._say_goodbye(), [], lease=self._lease)
+
+    def _say_goodbye(self) -> WorkerInfo:
+        return self._say().but(leaving=True)
+
+    async def _beat(self, worker_loop: asyncio.AbstractEventLoop) -> bool:
+        tenures = self._roster.in_hand()
+        sent = self._clock.monotonic()
+        length = self._lease.total_seconds()
+        try:
+            async with asyncio.timeout(length / 2):
+                pulse = await self._engine.heartbeat(
+                    self._say(), [tenure.claim for tenure in tenures], lease=self._lease
+                )
+        except (DovetailError, TimeoutError) as error:
+            logger.warning("the leases of %d runs could not be renewed, trying again: %s", len(tenures), error)
+            self._give_up_what_lapses(worker_loop, sent)
+            return False
+        for tenure in tenures:
+            tenure.deadline = sent + length
+        _on(worker_loop, lambda: self._heard(pulse))
+        return True
+
+    def _give_up_what_lapses(self, worker_loop: asyncio.AbstractEventLoop, now: float) -> None:
+        margin = self._lease.total_seconds() * MARGIN
+        for tenure in self._roster.in_hand():
+            if now > tenure.deadline - margin:
+                logger.error("the run %r is stopped: its lease cannot be renewed", tenure.claim.key)
+                _on(worker_loop, lambda tenure=tenure: tenure.stop(Reason.LOST))
+
+    def stop(self) -> None:
+        if self._stopping is not None:
+            self._stopping.set()
+
+
+def _on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the worker's loop is closed: there is nobody left to tell
+        loop.call_soon_threadsafe(call)
+
+
+class PulseThread:
+    """Runs a pulse in a thread with an event loop of its own, and watches the worker's loop from there."""
+
+    def __init__(self, pulse: Pulse, roster: Roster) -> None:
+        self._pulse = pulse
+        self._roster = roster
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._finished = asyncio.Event()
+        self._error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Until stopped. What goes wrong in the thread is raised here."""
+        worker_loop = asyncio.get_running_loop()
+        watched = threading.get_ident()
+        self._thread = threading.Thread(
+            target=self._beat, args=(worker_loop, watched), name="dovetail-pulse", daemon=True
+        )
+        self._thread.start()
+        try:
+            await self._finished.wait()
+        finally:
+            self.stop()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._pulse.stop)
+
+    def _beat(self, worker_loop: asyncio.AbstractEventLoop, watched: int) -> None:
+        try:
+            asyncio.run(self._run(worker_loop, watched))
+        except BaseException as error:  # noqa: BLE001 - raised again in the worker
+            self._error = error
+        _on(worker_loop, self._finished.set)
+
+    async def _run(self, worker_loop: asyncio.AbstractEventLoop, watched: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        watching = asyncio.create_task(Watchdog(worker_loop, watched, self._roster).run(), name="dovetail-watchdog")
+        try:
+            await self._pulse.run(worker_loop)
+        finally:
+            watching.cancel()
+
+
+class Watchdog:
+    """Notices that the worker's event loop does not turn, and names the line that keeps it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread: int, roster: Roster) -> None:
+        self._loop = loop
+        self._thread = thread
+        self._roster = roster
+
+    async def run(self) -> None:
+        while True:
+            turned = threading.Event()
+            _on(self._loop, turned.set)
+            await asyncio.sleep(BLOCKED_AFTER)
+            if turned.is_set():
+                continue
+            self._report()
+            while not turned.is_set():
+                await asyncio.sleep(BLOCKED_AFTER / 4)
+            logger.warning("the event loop turns again")
+
+    def _report(self) -> None:
+        frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]
+        if frame is None:
+            return
+        stack = traceback.extract_stack(frame)
+        where = stack[-1]
+        keys = ", ".join(repr(tenure.claim.key) for tenure in self._roster.running[:10])
+        logger.warning(
+            "the event loop is blocked at %s:%s in %s; running: %s. A blocking call belongs in a plain 'def' task,"
+            " which runs in a thread. Leases are renewed meanwhile.\n%s",
+            where.filename, where.lineno, where.name, keys, "".join(traceback.format_list(stack[-5:])),
+        )  # fmt: skip

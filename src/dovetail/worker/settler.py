@@ -1,0 +1,88 @@
+"""The settler: hands verdicts to the engine, as many at a time as came while the last write was under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from dovetail.clock import Clock
+from dovetail.engine import Engine
+from dovetail.errors import EngineUnavailable, OutcomeUnknown
+from dovetail.model import Claim, Finished, Verdict
+
+logger = logging.getLogger("dovetail.worker")
+
+FIRST_PAUSE = timedelta(milliseconds=100)
+LONGEST_PAUSE = timedelta(seconds=2)
+
+
+class Settler:
+    """Gathers verdicts for as long as one write is in flight, then writes them all: no timer when idle, large batches
+    under load. Finishing is idempotent, so a write that failed is simply done again."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._verdicts: list[Verdict] = []
+        self._something = asyncio.Event()
+        self._closing = False
+        self.settled: Callable[[Claim], None] = lambda claim: None
+
+    def put(self, verdict: Verdict) -> None:
+        self._verdicts.append(verdict)
+        self._something.set()
+
+    def close(self) -> None:
+        """Let `run` end once everything is written."""
+        self._closing = True
+        self._something.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            batch, self._verdicts = self._verdicts, []
+            if batch:
+                await self._write(batch)
+            if self._closing and not self._verdicts:
+                return
+            if self._verdicts:
+                self._something.set()
+
+    async def _write(self, batch: list[Verdict]) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                answers = await self._engine.finish(batch)
+            except (EngineUnavailable, OutcomeUnknown) as error:
+                logger.warning("%d outcomes could not be written, trying again: %s", len(batch), error)
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            except Exception:
+                await self._write_singly(batch)
+                return
+            else:
+                self._note(batch, answers)
+                return
+
+    async def _write_singly(self, batch: list[Verdict]) -> None:
+        """One verdict upsets the engine: find it, so that the others are not lost with it."""
+        for verdict in batch:
+            try:
+                answers = await self._engine.finish([verdict])
+            except Exception:
+                logger.exception("the outcome of the run %r cannot be written", verdict.claim.key)
+                self.settled(verdict.claim)
+            else:
+                self._note([verdict], answers)
+
+    def _note(self, batch: Sequence[Verdict], answers: Sequence[Finished]) -> None:
+        for verdict, answer in zip(batch, answers, strict=True):
+            if answer is Finished.FENCED:
+                logger.warning(
+                    "the outcome of the run %r came too late: its lease had lapsed and it belongs to another worker now",
+                    verdict.claim.key,
+                )
+            self.settled(verdict.claim)

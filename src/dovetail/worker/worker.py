@@ -1,0 +1,332 @@
+"""Worker: a process that claims runs and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from typing import Any, Self
+
+from uncalled_for import SharedContext
+
+from dovetail import checks
+from dovetail.clock import SystemClock, from_microseconds
+from dovetail.docket import Docket
+from dovetail.injection import current_docket, current_worker
+from dovetail.model import Pulse as Heard
+from dovetail.model import WorkerInfo, new_id
+from dovetail.tasks import Task, TaskFunction, load_member
+from dovetail.worker.budget import Budget
+from dovetail.worker.intake import Intake
+from dovetail.worker.janitor import Janitor
+from dovetail.worker.lines import Lines
+from dovetail.worker.listener import Listener
+from dovetail.worker.pulse import Pulse, PulseThread
+from dovetail.worker.roster import Reason, Roster
+from dovetail.worker.runner import Runner
+from dovetail.worker.seeder import Seeder
+from dovetail.worker.settler import Settler
+
+logger = logging.getLogger("dovetail.worker")
+
+FLUSH_TIME = 5.0
+"""Seconds that a worker which is out of time still gives to writing down outcomes."""
+
+
+class Worker:
+    """Claims runs of a docket and runs them, `concurrency` at a time.
+
+        async with Worker(docket, concurrency=20) as worker:
+            await worker.run_forever()
+    """
+
+    def __init__(
+        self,
+        docket: Docket,
+        name: str | None = None,
+        concurrency: int = 10,
+        redelivery_timeout: timedelta = timedelta(seconds=10),
+        reconnection_delay: timedelta = timedelta(seconds=5),
+        minimum_check_interval: timedelta = timedelta(milliseconds=250),
+        scheduling_resolution: timedelta = timedelta(milliseconds=250),
+        schedule_automatic_tasks: bool = True,
+        enable_internal_instrumentation: bool = False,
+        fallback_task: TaskFunction | None = None,
+        message_batch: int = 1000,
+        *,
+        queues: Sequence[str] = (),
+        shutdown_grace: timedelta = timedelta(seconds=25),
+    ) -> None:
+        self.docket = docket
+        self.name = checks.text(name or f"{socket.gethostname()}#{os.getpid()}", "name")
+        self.concurrency = checks.whole(concurrency, "concurrency", least=1)
+        self.redelivery_timeout = checks.duration(redelivery_timeout, "redelivery_timeout", positive=True)
+        self.reconnection_delay = checks.duration(reconnection_delay, "reconnection_delay")
+        # docket polls at these two; here a slot that frees, a due time and new work each wake the worker.
+        self.minimum_check_interval = checks.duration(minimum_check_interval, "minimum_check_interval")
+        self.scheduling_resolution = checks.duration(scheduling_resolution, "scheduling_resolution")
+        self.schedule_automatic_tasks = schedule_automatic_tasks
+        self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.fallback_task = fallback_task
+        self.message_batch = checks.whole(message_batch, "message_batch", least=1)
+        self.queues = tuple(checks.text(queue, "a queue's name") for queue in queues)
+        self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
+        self.id = new_id()
+        self._stack: AsyncExitStack | None = None
+        self._crew: Crew | None = None
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.name!r} of {self.docket!r}>"
+
+    def labels(self) -> dict[str, str]:
+        return {**self.docket.labels(), "docket.worker": self.name}
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        await self._stack.enter_async_context(SharedContext())
+        self._tokens = (current_docket.set(self.docket), current_worker.set(self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._crew is not None:
+            self._crew.stop()
+            await self._crew.finished.wait()
+        stack, self._stack = self._stack, None
+        with suppress(ValueError):  # left in another context than it was entered in
+            current_docket.reset(self._tokens[0])
+            current_worker.reset(self._tokens[1])
+        if stack is not None:
+            await stack.aclose()
+
+    # Running
+
+    async def run_forever(self) -> None:
+        """Run until stopped. Cancelling the awaiting task is a graceful stop."""
+        await self._run()
+
+    async def run_until_finished(self) -> None:
+        """Run until nothing is left on the docket: nothing due, nothing scheduled, nothing running."""
+        await self._run(until_finished=True)
+
+    async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
+        """Run until finished, but run each of these keys at most so many times."""
+        for key, count in iterations_by_key.items():
+            checks.whole(count, f"the number of runs of {key!r}", least=0)
+        await self._run(until_finished=True, budget=Budget(iterations_by_key))
+
+    def stop(self) -> None:
+        """Begin a graceful stop; a second call hands running work back at once."""
+        if self._crew is not None:
+            self._crew.stop()
+
+    async def _run(self, *, until_finished: bool = False, budget: Budget | None = None) -> None:
+        if self._stack is None:
+            async with self:
+                await self._run(until_finished=until_finished, budget=budget)
+            return
+        crew = self._crew = Crew(self, until_finished=until_finished, budget=budget)
+        working = asyncio.create_task(crew.work(), name=f"{self.docket.name} - worker:{self.name}")
+        try:
+            await _outlasting_cancellation(working, crew)
+        finally:
+            self._crew = None
+
+    @classmethod
+    async def run(
+        cls,
+        docket_name: str | None = None,
+        url: str | None = None,
+        name: str | None = None,
+        concurrency: int = 10,
+        redelivery_timeout: timedelta = timedelta(seconds=10),
+        reconnection_delay: timedelta = timedelta(seconds=5),
+        minimum_check_interval: timedelta = timedelta(milliseconds=100),
+        scheduling_resolution: timedelta = timedelta(milliseconds=250),
+        schedule_automatic_tasks: bool = True,
+        enable_internal_instrumentation: bool = False,
+        until_finished: bool = False,
+        tasks: Iterable[str] = ("dovetail.tasks:standard_tasks",),
+        fallback_task: str | None = None,
+        message_batch: int = 1000,
+        queues: Sequence[str] = (),
+        shutdown_grace: timedelta = timedelta(seconds=25),
+        durability: str = "durable",
+        codec: str | None = None,
+    ) -> None:
+        """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
+
+        A second signal hands running work back at once.
+        """
+        docket = Docket(docket_name, url, durability=durability, codec=codec)
+        for path in tasks:
+            docket.register_collection(path)
+        worker = cls(
+            docket, name, concurrency, redelivery_timeout, reconnection_delay, minimum_check_interval,
+            scheduling_resolution, schedule_automatic_tasks, enable_internal_instrumentation,
+            load_member(fallback_task) if fallback_task else None, message_batch, queues=queues,
+            shutdown_grace=shutdown_grace,
+        )  # fmt: skip
+        async with docket, worker:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, worker.stop)
+            try:
+                await (worker.run_until_finished() if until_finished else worker.run_forever())
+            finally:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.remove_signal_handler(number)
+
+
+async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> None:
+    """Wait for the crew. To be cancelled is to be asked to stop: the wait goes on until everything is put down."""
+    while not working.done():
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            if working.cancelled():
+                raise
+            current = asyncio.current_task()
+            if current is not None:
+                current.uncancel()
+            crew.stop()
+    await working
+
+
+class Crew:
+    """The parts of a worker while it runs, and the order in which they stop, which is written here once."""
+
+    def __init__(self, worker: Worker, *, until_finished: bool, budget: Budget | None) -> None:
+        docket = worker.docket
+        self._worker = worker
+        self._docket = docket
+        self._clock = docket.clock
+        self._grace = worker.shutdown_grace
+        self._stop_requests = 0
+        self._hurry = asyncio.Event()
+        self.finished = asyncio.Event()
+        # Each thread costs nothing until a plain function needs it.
+        self._threads = ThreadPoolExecutor(worker.concurrency, thread_name_prefix="dovetail-task")
+        lines = Lines(self._clock, worker.labels())
+        runner = Runner(docket, self._clock, self._threads, lines, worker.fallback_task)
+        attend = runner.run if budget is None else budget.around(runner.run)
+        self.settler = Settler(docket.engine, self._clock)
+        self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
+        self.settler.settled = self.roster.settled
+        self.intake = Intake(
+            docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
+            lease=worker.redelivery_timeout, batch=worker.message_batch,
+            reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
+        )  # fmt: skip
+        self.listener = Listener(
+            docket.engine, self._clock, on_work=self.intake.hint,
+            on_stop=lambda run_id: self.roster.stop(run_id, Reason.STOP),
+            reconnection_delay=worker.reconnection_delay,
+        )  # fmt: skip
+        self.seeder = Seeder(docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention)
+        self.janitor = Janitor(
+            docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats
+        )
+        self._in_thread = isinstance(self._clock, SystemClock)
+        self.pulse = Pulse(
+            docket.engine.twin(), self.roster, self._clock, lease=worker.redelivery_timeout,
+            interval=lambda: docket.heartbeat_interval, say=self._say, heard=self._heed,
+        )  # fmt: skip
+        self._pulse_thread = PulseThread(self.pulse, self.roster)
+        self._started = from_microseconds(self._clock.microseconds())
+
+    def stop(self) -> None:
+        """Once: take in nothing more, let running work end. Twice: hand it back now."""
+        self._stop_requests += 1
+        self.intake.stop()
+        if self._stop_requests > 1:
+            self._hurry.set()
+
+    async def work(self) -> None:
+        self._announce()
+        try:
+            if self._worker.schedule_automatic_tasks:
+                await self.seeder.seed()
+            async with asyncio.TaskGroup() as group:
+                pulse = group.create_task(self._beat(), name="dovetail pulse")
+                settling = group.create_task(self.settler.run(), name="dovetail settler")
+                helpers = [group.create_task(self.listener.run(), name="dovetail listener")]
+                helpers.append(group.create_task(self.janitor.run(), name="dovetail janitor"))
+                if self._worker.schedule_automatic_tasks:
+                    helpers.append(group.create_task(self.seeder.run(), name="dovetail seeder"))
+                await self.intake.run()
+                await self._drain()
+                self.settler.close()
+                await self._flush(settling)
+                for helper in helpers:
+                    helper.cancel()
+                self._stop_beating()
+                await pulse
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self.finished.set()
+
+    async def _drain(self) -> None:
+        """Let running work end, for as long as there is grace; then hand it back."""
+        if not self.roster.running:
+            return
+        idle = asyncio.ensure_future(self.roster.is_idle.wait())
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        grace = asyncio.ensure_future(self._clock.sleep(self._grace))
+        await asyncio.wait([idle, hurry, grace], return_when=asyncio.FIRST_COMPLETED)
+        for each in (hurry, grace):
+            each.cancel()
+        if self.roster.running:
+            logger.warning("out of time: %d runs are handed back", len(self.roster.running))
+            self.roster.stop_all(Reason.SHUTDOWN)
+            await asyncio.wait([idle], timeout=FLUSH_TIME)
+        idle.cancel()
+
+    async def _flush(self, settling: asyncio.Task[None]) -> None:
+        done, _ = await asyncio.wait([settling], timeout=max(FLUSH_TIME, self._grace.total_seconds()))
+        if not done:
+            logger.error("some outcomes could not be written; their runs start again once their leases lapse")
+            settling.cancel()
+
+    async def _beat(self) -> None:
+        if self._in_thread:
+            await self._pulse_thread.run()
+        else:
+            await self.pulse.run(asyncio.get_running_loop())
+
+    def _stop_beating(self) -> None:
+        if self._in_thread:
+            self._pulse_thread.stop()
+        else:
+            self.pulse.stop()
+
+    def _say(self) -> WorkerInfo:
+        worker = self._worker
+        return WorkerInfo(
+            worker.name, tasks=frozenset(self._docket.tasks), id=worker.id, queues=worker.queues,
+            concurrency=worker.concurrency, running=len(self.roster.running), host=socket.gethostname(),
+            pid=os.getpid(), started=self._started,
+        )  # fmt: skip
+
+    def _heed(self, heard: Heard) -> None:
+        for run_id in heard.lost:
+            self.roster.stop(run_id, Reason.LOST)
+        for run_id in heard.stopping:
+            self.roster.stop(run_id, Reason.STOP)
+
+    def _announce(self) -> None:
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        logger.info("Starting worker %r with the following tasks:", self._worker.name)
+        for name, function in self._docket.tasks.items():
+            logger.info("* %s(%s)", name, _parameters(Task.of(function)))
+
+
+def _parameters(task: Task) -> str:
+    shown: list[Any] = [name for name in task.signature.parameters if name not in task.behaviors]
+    return ", ".join(shown)
