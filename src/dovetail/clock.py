@@ -8,7 +8,7 @@ import heapq
 import itertools
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -28,6 +28,10 @@ def duration_to_microseconds(duration: timedelta) -> int:
     return duration // _MICROSECOND
 
 
+BELIEVED = 86_400_000_000
+"""Microseconds by which another process's clock may be ahead and still be followed."""
+
+
 class Clock(Protocol):
     """What tells the time and waits. Everything that waits, waits on a clock, so that a test can move it."""
 
@@ -37,6 +41,14 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go backwards."""
+        ...
+
+    def advance_to(self, mark: int) -> None:
+        """Go on from this time, if it is later: another process that shares the store went by it."""
+        ...
+
+    def leapt_within(self, duration: timedelta) -> bool:
+        """Whether the time was lately set forward: leases that seem to have ended may be alive."""
         ...
 
     async def sleep(self, duration: timedelta) -> None: ...
@@ -67,11 +79,11 @@ class SystemClock:
         return now
 
     def advance_to(self, mark: int) -> None:
-        """Another process went by a later time: go on from there."""
-        self._last = max(self._last, mark)
+        """Another process went by a later time: go on from there, unless that one's clock was plainly wrong."""
+        if mark - self._last <= BELIEVED:
+            self._last = max(self._last, mark)
 
     def leapt_within(self, duration: timedelta) -> bool:
-        """Whether the host's clock was lately set forward: leases that seem to have ended may be alive."""
         if self._leapt_at is None:
             return False
         return time.monotonic_ns() // 1_000 - self._leapt_at < duration_to_microseconds(duration)
@@ -108,6 +120,12 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._now / 1_000_000
 
+    def advance_to(self, mark: int) -> None:
+        """Only its owner moves this clock."""
+
+    def leapt_within(self, duration: timedelta) -> bool:
+        return False
+
     async def sleep(self, duration: timedelta) -> None:
         woken = asyncio.get_running_loop().create_future()
         until = self._now + max(duration_to_microseconds(duration), 0)
@@ -115,7 +133,7 @@ class VirtualClock:
         await woken
 
     async def wait(self, event: asyncio.Event, at_most: timedelta | None) -> None:
-        waiting = [asyncio.ensure_future(event.wait())]
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait())]
         if at_most is not None:
             waiting.append(asyncio.ensure_future(self.sleep(at_most)))
         try:

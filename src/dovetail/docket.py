@@ -32,7 +32,6 @@ from dovetail.tasks.standard import standard_tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 DEFAULT_URL = "sqlite:///dovetail.db"
 CLEAR_BATCH = 1000
@@ -81,10 +80,10 @@ class DocketSnapshot:
     workers: Iterable[WorkerInfo] = field(default_factory=list[WorkerInfo])
 
 
-class Scheduled(Protocol[P, R_co]):
+class Scheduled(Protocol[P, R]):
     """What `add` returns: called with the task's own arguments it schedules the call."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Execution[R_co]]: ...  # pyright: ignore[reportInvalidTypeVarUse]
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Execution[R]]: ...
 
 
 class Docket:
@@ -244,7 +243,13 @@ class Docket:
         self, function: str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
     ) -> Scheduled[..., Any]: ...
     def replace(
-        self, function: TaskFunction | str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
+        self,
+        function: TaskFunction | str,
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
@@ -304,9 +309,7 @@ class Docket:
         """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
         return await self._schedule_many(calls, Conflict.KEEP, chunk_size)
 
-    async def replace_many(
-        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000
-    ) -> list[Execution[Any]]:
+    async def replace_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
         """As `add_many`, but each takes the place of whatever waits under its key."""
         return await self._schedule_many(calls, Conflict.REPLACE, chunk_size)
 
@@ -365,9 +368,7 @@ class Docket:
 
     def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
         when = call.when or from_microseconds(self.clock.microseconds())
-        execution = Execution[Any](
-            self, call.function, call.args, call.kwargs, run.key, when, function_name=run.task
-        )
+        execution = Execution[Any](self, call.function, call.args, call.kwargs, run.key, when, function_name=run.task)
         _note(execution, run, placement)
         return execution
 
@@ -460,4 +461,3 @@ def _setting(given: str | None, variable: str, default: str) -> str:
     if given is not None:
         return given
     return os.environ.get(variable) or default
-

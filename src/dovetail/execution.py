@@ -262,9 +262,7 @@ class Execution(Generic[R]):
             raise PayloadError(f"the run {run.key!r} completed, but its result could not be stored: {run.error}")
         return cast(R, None)
 
-    async def subscribe(
-        self, *, ready: asyncio.Event | None = None
-    ) -> AsyncIterator[StateEvent | ProgressEvent]:
+    async def subscribe(self, *, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
         """The present state and progress, then every change as it happens."""
         before = await self._read()
         self.take_in(before)

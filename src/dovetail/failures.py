@@ -26,7 +26,7 @@ def _type_name(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - a broken __str__ is the exception's own affair
+    except Exception as broken:
         return f"<the text of this exception cannot be had: {_type_name(broken)}>"
 
 
@@ -34,7 +34,7 @@ def _traceback(error: BaseException) -> str:
     try:
         lines = traceback.TracebackException.from_exception(error, limit=50, compact=True, max_group_depth=5).format()
         return _clipped("".join(lines), LONGEST_TRACEBACK)
-    except Exception as broken:  # noqa: BLE001 - as above; a recursive cause, for one
+    except Exception as broken:
         return f"<the traceback of this exception cannot be had: {_type_name(broken)}>"
 
 
@@ -51,8 +51,8 @@ _kinds: dict[str, type[ExecutionFailed]] = {}
 
 
 def failed(text: str | None, failure: Failure | None, run: Any) -> ExecutionFailed:
-    """What `get_result` raises for a run that failed: an ExecutionFailed that is also the built-in type the task raised,
-    so that `except ValueError` works."""
+    """What `get_result` raises for a run that failed: an ExecutionFailed that is also the built-in type which the task
+    raised, so that `except ValueError` works."""
     name = failure.type if failure else (text or "").partition(":")[0]
     message = failure.message if failure else (text or "the run failed, and left no word why")
     error = _kind(name)(message)
@@ -65,8 +65,7 @@ def _kind(name: str) -> type[ExecutionFailed]:
     found = _kinds.get(name)
     if found is None:
         builtin = getattr(builtins, name, None)
-        is_exception = isinstance(builtin, type) and issubclass(builtin, Exception)
-        found = type(name, (ExecutionFailed, builtin), {}) if is_exception else ExecutionFailed
-        if is_exception:
-            _kinds[name] = found
+        if not (isinstance(builtin, type) and issubclass(builtin, Exception)):
+            return ExecutionFailed
+        found = _kinds[name] = type(name, (ExecutionFailed, builtin), {})
     return found

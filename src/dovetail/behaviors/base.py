@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -71,6 +72,12 @@ class Behavior(Dependency["Behavior"]):
 
     parameter: str | None = None
     """The parameter in whose metadata the behavior stands, if it does."""
+
+    def on(self, parameter: str) -> Self:
+        """This behavior as it stands in a parameter's metadata."""
+        placed = copy.copy(self)
+        placed.parameter = parameter
+        return placed
 
     def seed(self) -> timedelta | None:
         """How long until the first turn of a run that workers keep alive unasked; None for none."""

@@ -14,8 +14,8 @@ from dovetail.model import Due, Settle, State, Verdict
 class Perpetual(Behavior):
     """After each run, good or bad, schedule the next one, `every` after this one began.
 
-    The end of a run and the next one are written in one unit, so the chain cannot be cut. With `automatic` any worker that
-    knows the task starts it, and heals it should it ever be gone.
+    The end of a run and the next one are written in one unit, so the chain cannot be cut. With `automatic` any worker
+    that knows the task starts it, and heals it should it ever be gone.
     """
 
     def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:

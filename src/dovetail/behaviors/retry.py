@@ -22,7 +22,7 @@ class Retry(Behavior):
 
         async def fetch(url: str, retry: Retry = Retry(attempts=3, delay=timedelta(seconds=5))) -> None: ...
 
-    In the body, `retry.attempt` is the number of this try, `retry.after(delay)` and `retry.at(when)` ask for the next one.
+    In the body, `retry.attempt` is the number of this try; `retry.after(delay)` and `retry.at(when)` ask for another.
     """
 
     def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
@@ -79,8 +79,8 @@ class Retry(Behavior):
 class ExponentialRetry(Retry):
     """Try again after a delay that doubles from `minimum_delay` up to `maximum_delay`.
 
-    With `jitter` each delay is drawn between half of it and the whole, so that runs that failed together do not come back
-    together.
+    With `jitter` each delay is drawn between half of it and the whole, so that runs that failed together do not come
+    back together.
     """
 
     def __init__(
@@ -108,6 +108,4 @@ class ExponentialRetry(Retry):
         doublings = min(self.attempt - 1, 64)
         ratio = self.maximum_delay / self.delay if self.delay else 0.0
         full = self.maximum_delay if ratio and 2**doublings >= ratio else self.delay * 2**doublings
-        return full * random.uniform(0.5, 1.0) if self.jitter else full  # noqa: S311
-
-
+        return full * random.uniform(0.5, 1.0) if self.jitter else full

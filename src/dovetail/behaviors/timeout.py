@@ -16,8 +16,8 @@ class Timeout(Behavior):
     """Stop the body after `base`, and let the attempt fail with a TimeoutError.
 
     Covers the body, not its dependencies. It has nothing to do with the lease: a run may take as long as it likes. In
-    the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: its attempt fails once the
-    function returns.
+    the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: its attempt fails once
+    the function returns.
     """
 
     def __init__(self, base: timedelta) -> None:
@@ -37,10 +37,8 @@ class Timeout(Behavior):
 
     def extend(self, by: timedelta | None = None) -> None:
         """Allow more time: as much as at first, unless another duration is given."""
-        if self._deadline is None:
-            self.start()
-        assert self._deadline is not None
-        self._deadline += (self.base if by is None else checks.duration(by, "by")).total_seconds()
+        more = self.base if by is None else checks.duration(by, "by")
+        self._deadline = time.monotonic() + (self.remaining() + more).total_seconds()
         if self._limit is not None:
             loop = asyncio.get_running_loop()
             self._limit.reschedule(loop.time() + self._deadline - time.monotonic())

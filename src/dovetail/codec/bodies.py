@@ -50,7 +50,7 @@ def decode(kind: type[Body], data: bytes) -> tuple[Body, bool]:
         return _decode_strictly(kind, data), False
     except msgspec.ValidationError as error:
         raise Refused(f"it has not the form of a {kind.__name__.lower()}") from error
-    except (ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Refused("it is not valid JSON") from error
 
 

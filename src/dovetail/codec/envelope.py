@@ -58,9 +58,7 @@ class Envelope:
             raise Refused(f"it takes {len(body)} bytes of the {self._limits.size} allowed")
         return body
 
-    def _check_signature(
-        self, letter: Letter, purpose: Purpose, header: re.Match[bytes], body: bytes
-    ) -> None:
+    def _check_signature(self, letter: Letter, purpose: Purpose, header: re.Match[bytes], body: bytes) -> None:
         if header[3] is None:
             if self._keyring is not None and self._keyring.require_signature:
                 raise Refused("it is not signed, and this docket requires signatures")

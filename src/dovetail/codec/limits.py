@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dovetail.errors import InvalidArgument
 
 LARGEST_SIZE = 16 * 1024 * 1024
-DEEPEST = 256  # the walkers recurse, so depth has to stay well below Python's own limit
+DEEPEST = 128  # the walkers recurse, at five frames a level
 
 
 @dataclass(frozen=True, slots=True)

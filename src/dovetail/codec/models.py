@@ -50,6 +50,9 @@ class ModelAdapter:
         tree = self._adapter.dump_python(value, by_alias=self._by_alias, round_trip=True, warnings=False)
         return _lowered(tree)
 
+    def lower_leaf(self, value: Any) -> Any:
+        return self._adapter.dump_python(value, mode="json", round_trip=True, warnings=False)
+
     def lift(self, tree: Any) -> Any:
         try:
             return self._adapter.validate_python(tree, **self._reading)
@@ -68,9 +71,7 @@ def _lowered(tree: Any) -> Any:
         return cast("type[Any]", kind)(map(_lowered, tree))
     if isinstance(tree, Enum):
         return _lowered(tree.value)
-    from pydantic_core import to_jsonable_python
-
-    return to_jsonable_python(tree, by_alias=False, round_trip=True)
+    return adapter_of(kind).lower_leaf(tree)
 
 
 def _without_values(error: Any) -> str:

@@ -27,9 +27,7 @@ class PickleCodec:
         try:
             import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
         except ImportError as error:
-            raise UsageError(
-                'codec="pickle" needs cloudpickle: pip install "dovetail-tasks[pickle]"'
-            ) from error
+            raise UsageError('codec="pickle" needs cloudpickle: pip install "dovetail-tasks[pickle]"') from error
         self._pickle: Any = cloudpickle
         self._envelope = Envelope(limits, signing)
         self._json = JsonCodec(limits, signing)
@@ -48,7 +46,7 @@ class PickleCodec:
             if letter == "j":
                 return self._json.read_call(signature, body)
             return _as_call(self._unpickled(body))
-        except Refused as refused:
+        except (Refused, RecursionError) as refused:
             raise unreadable(f"a call of {signature.name!r}", refused) from refused.__cause__
 
     def dump_result(self, signature: CallTypes, value: Any) -> bytes:
@@ -64,7 +62,7 @@ class PickleCodec:
         try:
             letter, body = self._envelope.open("result", data)
             return self._json.read_result(signature, body) if letter == "j" else self._unpickled(body)
-        except Refused as refused:
+        except (Refused, RecursionError) as refused:
             raise unreadable(signature.describe(None), refused) from refused.__cause__
 
     def dump_exception(self, error: BaseException) -> bytes | None:

@@ -27,7 +27,12 @@ class Slot:
     @functools.cached_property
     def shape(self) -> Shape | None:
         """Built when a value first needs it: most values never do."""
-        return None if self.hint is Any or self.hint is object else shape_of(self.hint)
+        if self.hint is Any or self.hint is object:
+            return None
+        try:
+            return shape_of(self.hint)
+        except Exception:  # a hint that nobody understands tells as much as none
+            return None
 
 
 _UNANNOTATED = Slot()

@@ -1,6 +1,7 @@
 """The closed list of tags: how a value that JSON does not know is written, `{"$uuid": "..."}`, and read.
 
-    $datetime $time   ISO 8601 text; or [text, zone name or null, fold] for a ZoneInfo or a fold
+    $datetime $time   ISO 8601 text; or [text, zone, fold], where the zone is the name of a ZoneInfo, an
+                      offset in microseconds if it has any, or null
     $date $uuid       text                      $decimal   text, NaN and signed zero included
     $timedelta        [days, seconds, microseconds]
     $bytes $bytearray base64                    $str       base64, for text with lone surrogates
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, cast
@@ -41,8 +42,12 @@ def _write_moment(value: datetime | time) -> Any:
     zone = value.tzinfo
     if type(zone) is ZoneInfo and zone.key:
         return [value.replace(tzinfo=None).isoformat(), zone.key, value.fold]
-    if zone is not None and value.utcoffset() is None:
+    offset = value.utcoffset()
+    if offset is None and zone is not None:
         raise Refused("a time whose tzinfo has no UTC offset cannot be stored as JSON")
+    if offset is not None and offset.microseconds:
+        # `fromisoformat` takes an offset of less than a second for UTC.
+        return [value.replace(tzinfo=None).isoformat(), offset // timedelta(microseconds=1), value.fold]
     return [value.isoformat(), None, value.fold] if value.fold else value.isoformat()
 
 
@@ -129,16 +134,18 @@ def _beside(tag: str, inner: Any) -> Any:
 def _read_moment(inner: Any, parse: Callable[[str], Any]) -> Any:
     if type(inner) is str:
         return parse(inner)
-    text, key, fold = _list(inner, 3)
+    text, zone, fold = _list(inner, 3)
     value = parse(_text(text))
     if type(fold) is not int:
         raise ValueError("a fold expected")
-    return value.replace(fold=fold) if key is None else value.replace(tzinfo=_zone(_text(key)), fold=fold)
+    return value.replace(fold=fold) if zone is None else value.replace(tzinfo=_read_zone(zone), fold=fold)
 
 
-def _zone(key: str) -> ZoneInfo:
+def _read_zone(inner: Any) -> tzinfo:
+    if type(inner) is int:
+        return timezone(timedelta(microseconds=inner))
     try:
-        return ZoneInfo(key)
+        return ZoneInfo(_text(inner))
     except (ZoneInfoNotFoundError, OSError) as error:
         raise Refused("it names a time zone that is not known here; is tzdata installed?") from error
 

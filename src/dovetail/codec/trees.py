@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime, time, timezone
+from datetime import UTC, datetime, time
 from typing import Any, cast
 
 import msgspec
@@ -93,7 +93,7 @@ class Writer:
         tag, write = SCALAR_WRITERS.get(kind, (None, None))
         if write is None:
             raise Foreign(kind)
-        if kind in _MOMENTS and value.tzinfo is not None and kind_of(value.tzinfo) is not timezone:
+        if kind in _MOMENTS and value.tzinfo is not None and value.tzinfo is not UTC:
             self.needs_proof = True
         return {tag: write(value)}
 

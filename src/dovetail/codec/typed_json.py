@@ -11,6 +11,7 @@ from dovetail.codec.limits import Limits
 from dovetail.codec.refusal import Refused, TooLarge
 from dovetail.codec.signature import CallTypes
 from dovetail.codec.signing import Keyring
+from dovetail.codec.tags import write_text
 from dovetail.codec.trees import check_bounds, is_plain
 from dovetail.codec.values import Values, too_large
 from dovetail.errors import PayloadError, UndecodablePayload
@@ -43,7 +44,7 @@ class JsonCodec:
     def load_call(self, signature: CallTypes, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             return self.read_call(signature, self._open("call", data))
-        except Refused as refused:
+        except (Refused, RecursionError) as refused:
             raise unreadable(f"a call of {signature.name!r}", refused) from refused.__cause__
 
     def _plain_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes | None:
@@ -61,11 +62,11 @@ class JsonCodec:
         return all(len(name) <= self._limits.key_length for name in names)
 
     def _typed_call(self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        longest = self._limits.key_length
         if not self._names_fit(kwargs):
-            longest = self._limits.key_length
-            raise PayloadError(
-                f"an argument of {signature.name!r} has a name of more than {longest} characters"
-            )
+            raise PayloadError(f"an argument of {signature.name!r} has a name of more than {longest} characters")
+        if any(write_text(name) is not name for name in kwargs):
+            raise PayloadError(f"an argument of {signature.name!r} has a name that is not valid text")
         return _encoded(lambda careful: self._written_call(signature, args, kwargs, careful))
 
     def _written_call(
@@ -126,7 +127,7 @@ class JsonCodec:
     def load_result(self, signature: CallTypes, data: bytes) -> Any:
         try:
             return self.read_result(signature, self._open("result", data))
-        except Refused as refused:
+        except (Refused, RecursionError) as refused:
             raise unreadable(signature.describe(None), refused) from refused.__cause__
 
     def read_result(self, signature: CallTypes, body: bytes) -> Any:
@@ -162,5 +163,5 @@ def _encoded(written: Callable[[bool], Call | Result]) -> bytes:
         return encode(written(True))
 
 
-def unreadable(what: str, refused: Refused) -> UndecodablePayload:
+def unreadable(what: str, refused: Refused | RecursionError) -> UndecodablePayload:
     return UndecodablePayload(f"{what} cannot be read: {refused}")

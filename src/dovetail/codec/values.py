@@ -37,13 +37,13 @@ class Values:
             return value, False
         try:
             return self._write(signature, place, value, careful)
-        except UnicodeEncodeError:
-            raise  # lone surrogates: the whole body is written again, with care
         except TooLarge as refused:
             raise too_large(signature.describe(place), refused) from None
         except Foreign as foreign:
             raise PayloadError(f"{signature.describe(place)}: {foreign}; {_way_out(foreign)}") from None
         except Exception as error:  # classes and time zones of the caller's may raise anything
+            if isinstance(error, UnicodeEncodeError) and not careful:
+                raise  # lone surrogates: the whole body is written again, with care
             raise PayloadError(f"{signature.describe(place)}: {_changed(value, error)}") from None
 
     def _write(self, signature: CallTypes, place: Place, value: Any, careful: bool) -> tuple[Any, bool]:

@@ -24,9 +24,7 @@ class Refusal:
     opens: int | None
 
 
-def admit(
-    candidates: Sequence[Sequence[Limit]], usage: Mapping[str, Usage], now: int
-) -> list[Refusal | None]:
+def admit(candidates: Sequence[Sequence[Limit]], usage: Mapping[str, Usage], now: int) -> list[Refusal | None]:
     """Walk the candidates in order; each that fits everywhere takes its room at once."""
     return [_judge(limits, usage, now) for limits in candidates]
 

@@ -24,16 +24,17 @@ run whose lease lapsed keeps its slot until it is taken over, and takes it along
 
 **finish** is one atomic unit: outcome, result, error history, the next attempt or the successors in `then`, children,
 slots, event. FENCED, and nothing changed, when the epoch is old. ALREADY when this very verdict was accepted before and
-its run is kept. A requeue whose key a newer pending run has taken gives way to it: YIELDED, and its record goes.
+its run is kept. A requeue whose key another pending run has taken gives way to it: YIELDED, and its record goes. A
+requeue of a run that was asked to stop ends it as cancelled.
 Retention of zero drops the record at once. Each verdict stands for itself: one that is fenced harms no other.
 
-**parents** A waiting run is queued (or scheduled, if its due time is still ahead) when its last parent completes. A parent
-that fails or is cancelled cancels what hangs on it, to any depth, in the same unit, with the cause recorded, unless the
-child said `after_failure`. A parent that does not exist is an error when scheduling. A parent that is already over
-counts as it ended.
+**parents** A waiting run is queued (or scheduled, if its due time is still ahead) when its last parent completes. A
+parent that fails or is cancelled cancels what hangs on it, to any depth, in the same unit, with the cause recorded,
+unless the child said `after_failure`. A parent that does not exist is an error when scheduling. A parent that is
+already over counts as it ended. What hung on a pending run that is replaced hangs on its replacement.
 
-**heartbeat** renews all of a worker's claims that are still its own and says which are lost and which were asked to stop.
-A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.
+**heartbeat** renews all of a worker's claims that are still its own and says which are lost and which were asked to
+stop. A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.
 
 **cancel** ends a pending run for good; a running one is asked to stop, durably: the flag is in every later pulse. For
 each key the newest live run is meant.

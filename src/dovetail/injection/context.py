@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from uncalled_for import Provider, current_frame
+from uncalled_for import Provider
 
 from dovetail.errors import UsageError
 

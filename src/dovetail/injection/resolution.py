@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,9 +10,7 @@ from uncalled_for import FailedDependency, resolved_dependencies
 
 
 @asynccontextmanager
-async def resolved(
-    function: Callable[..., Any], given: dict[str, Any]
-) -> AsyncIterator[dict[str, Any]]:
+async def resolved(function: Callable[..., Any], given: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
     """The values for a function's dependencies. What is given is not resolved; all failures are raised together."""
     async with resolved_dependencies(function, given) as values:
         failed = [value for value in values.values() if isinstance(value, FailedDependency)]

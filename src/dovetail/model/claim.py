@@ -87,4 +87,4 @@ class Finished(StrEnum):
     DONE = "done"
     ALREADY = "already"  # this very verdict was accepted before
     FENCED = "fenced"  # the claim is void; nothing was changed
-    YIELDED = "yielded"  # a requeue gave way to a newer pending run of its key
+    YIELDED = "yielded"  # a requeue gave way to another pending run of its key

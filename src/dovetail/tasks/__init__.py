@@ -6,7 +6,14 @@ from dovetail.tasks.collection import load_collection, load_member
 from dovetail.tasks.drafting import Drafter
 from dovetail.tasks.task import Task, TaskFunction, unregistered
 
-__all__ = ["Drafter", "Task", "TaskFunction", "load_collection", "load_member", "standard_tasks", "unregistered"]
+__all__ = [
+    "Drafter",
+    "Task",
+    "TaskFunction",
+    "load_collection",
+    "load_member",
+    "unregistered",
+]
 
 
 def __getattr__(name: str) -> Any:

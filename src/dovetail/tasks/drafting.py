@@ -48,7 +48,13 @@ class Drafter:
         return run
 
     def follow(
-        self, claim: Claim, task: Task, due: Due, args: tuple[Any, ...], kwargs: Mapping[str, Any], retention: Retention
+        self,
+        claim: Claim,
+        task: Task,
+        due: Due,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        retention: Retention,
     ) -> NewRun:
         """The run that follows a claim under its key. One that is already pending there is left in peace."""
         return self.draft(

@@ -13,16 +13,12 @@ from dovetail.injection import CurrentExecution, TaskLogger
 _Logger = logging.LoggerAdapter[logging.Logger]
 
 
-async def trace(
-    message: str, logger: _Logger = TaskLogger(), execution: Execution[None] = CurrentExecution()
-) -> None:
+async def trace(message: str, logger: _Logger = TaskLogger(), execution: Execution[None] = CurrentExecution()) -> None:
     """Log a message."""
     logger.info("%s (%r, %s after it was due)", message, execution.key, datetime.now(UTC) - execution.when)
 
 
-async def fail(
-    message: str, execution: Execution[None] = CurrentExecution(), retry: Retry = Retry(attempts=2)
-) -> None:
+async def fail(message: str, execution: Execution[None] = CurrentExecution(), retry: Retry = Retry(attempts=2)) -> None:
     """Fail with a message, twice."""
     raise RuntimeError(f"{message} ({execution.key!r}, attempt {retry.attempt})")
 

@@ -81,15 +81,12 @@ def _read(function: TaskFunction) -> Task:
         raise ConflictingBehaviors(f"task {name!r}: {error}") from error
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
     wrappers = tuple(
-        each.bind_to_parameter(name, None)
-        for name, declared in metadata.items()
-        for each in declared
-        if isinstance(each, Behavior)
+        each.on(name) for name, declared in metadata.items() for each in declared if isinstance(each, Behavior)
     )
     others = len(parameters) > len(behaviors) or any(
         not isinstance(each, Behavior) for declared in metadata.values() for each in declared
     )
-    everything: tuple[Any, ...] = (*behaviors.values(), *wrappers)
+    everything: tuple[Behavior, ...] = (*behaviors.values(), *wrappers)
     return Task(
         function=function,
         signature=get_signature(function),

@@ -92,7 +92,7 @@ class Intake:
         return claimed
 
     async def _reason_to_look(self, wait: timedelta | None) -> None:
-        longest = FINISH_POLL if self._until_finished else FALLBACK_POLL * random.uniform(0.8, 1.2)  # noqa: S311
+        longest = FINISH_POLL if self._until_finished else FALLBACK_POLL * random.uniform(0.8, 1.2)
         at_most = longest if wait is None else min(wait, longest)
         if self._until_finished and not self._roster.is_idle.is_set():
             # What runs here may be the last: its end is a reason to look as well.

@@ -38,7 +38,11 @@ class Lines:
     def failed(self, execution: Execution[Any], outcome: Outcome) -> None:
         took = format_duration(outcome.took)
         logger.error(
-            "↩ [%s] %s failed", took, execution.call_repr(), exc_info=outcome.error, extra=self._extra(execution)
+            "↩ [%s] %s failed",
+            took,
+            execution.call_repr(),
+            exc_info=outcome.error,
+            extra=self._extra(execution),
         )
 
     def stopped(self, execution: Execution[Any], verdict: Verdict) -> None:

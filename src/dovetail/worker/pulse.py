@@ -1,7 +1,7 @@
 """The pulse: tells the store that this worker lives, renews its leases, and hears what it has lost.
 
-It runs in a thread of its own, over connections of its own, so that a task that blocks the event loop does not cost the worker
-its leases; and from there it sees that the loop is blocked, and by what.
+It runs in a thread of its own, over connections of its own, so that a task that blocks the event loop does not cost the
+worker its leases; and from there it sees that the loop is blocked, and by what.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class PulseThread:
     def _beat(self, worker_loop: asyncio.AbstractEventLoop, watched: int) -> None:
         try:
             asyncio.run(self._run(worker_loop, watched))
-        except BaseException as error:  # noqa: BLE001 - raised again in the worker
+        except BaseException as error:
             self._error = error
         _on(worker_loop, self._finished.set)
 
@@ -160,16 +160,15 @@ class Watchdog:
         self._roster = roster
 
     async def run(self) -> None:
+        here = asyncio.get_running_loop()
         while True:
-            turned = threading.Event()
-            _on(self._loop, turned.set)
+            turned = asyncio.Event()
+            _on(self._loop, lambda turned=turned: _on(here, turned.set))
             await asyncio.sleep(BLOCKED_AFTER)
-            if turned.is_set():
-                continue
-            self._report()
-            while not turned.is_set():
-                await asyncio.sleep(BLOCKED_AFTER / 4)
-            logger.warning("the event loop turns again")
+            if not turned.is_set():
+                self._report()
+                await turned.wait()
+                logger.warning("the event loop turns again")
 
     def _report(self) -> None:
         frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]

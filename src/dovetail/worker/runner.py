@@ -36,7 +36,12 @@ class Runner:
     """Runs attempts. An attempt ends in a verdict whatever it raises."""
 
     def __init__(
-        self, docket: Docket, clock: Clock, threads: Executor, lines: Lines, fallback: TaskFunction | None = None
+        self,
+        docket: Docket,
+        clock: Clock,
+        threads: Executor,
+        lines: Lines,
+        fallback: TaskFunction | None = None,
     ) -> None:
         self._docket = docket
         self._tasks: Mapping[str, TaskFunction] = docket.tasks
@@ -84,7 +89,10 @@ class Runner:
         bound: dict[str, Behavior] = {}
         try:
             # A caller may hand a behavior of its own to a parameter: that one counts.
-            declared = {**task.behaviors, **{name: each for name, each in kwargs.items() if isinstance(each, Behavior)}}
+            declared = {
+                **task.behaviors,
+                **{name: each for name, each in kwargs.items() if isinstance(each, Behavior)},
+            }
             bound = {name: each.bind(attempt) for name, each in declared.items()}
             wrappers = [each.bind(attempt) for each in task.wrappers]
             hooks = [*bound.values(), *wrappers]
@@ -94,9 +102,7 @@ class Runner:
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
         return self._judge(tenure, task, attempt, outcome, hooks, execution)
 
-    def _execution(
-        self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Execution[Any]:
+    def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
         execution = Execution[Any](
             self._docket, task.function, args, kwargs, claim.key, claim.due, claim.attempt, claim.headers or None,
             claim.redelivered, claim.task, claim.epoch,
@@ -141,8 +147,8 @@ class Runner:
         return await self._call_in_thread(tenure, partial(task.function, *args, **kwargs))
 
     async def _call_in_thread(self, tenure: Tenure, call: Callable[[], Any]) -> Any:
-        """Run a plain function in a thread. A thread cannot be stopped, so whoever cancels waits for it, except a worker
-        that is out of time: a run must not start elsewhere while its first attempt is still at it."""
+        """Run a plain function in a thread. A thread cannot be stopped, so whoever cancels waits for it, except a
+        worker that is out of time: a run must not start elsewhere while its first attempt is still at it."""
         context = contextvars.copy_context()
         running = asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
         cancelled: asyncio.CancelledError | None = None
@@ -177,15 +183,13 @@ class Runner:
             if stopped is not None:
                 self._lines.stopped(execution, stopped)
                 return stopped
-            self._store_error(outcome)
+            self._store_error(outcome, outcome.error)
             self._lines.failed(execution, outcome)
         verdict = self._ask(tenure, attempt, outcome, hooks) or _settle(attempt.claim, outcome)
         self._lines.ended(execution, outcome, verdict)
         return verdict
 
-    def _ask(
-        self, tenure: Tenure, attempt: Attempt, outcome: Outcome, hooks: list[Behavior]
-    ) -> Verdict | None:
+    def _ask(self, tenure: Tenure, attempt: Attempt, outcome: Outcome, hooks: list[Behavior]) -> Verdict | None:
         """What the behaviors want. A run that somebody cancelled neither goes again nor goes on."""
         if tenure.reason is Reason.STOP:
             return None
@@ -224,11 +228,10 @@ class Runner:
             logger.error("the result of %r cannot be stored: %s", task.function.__name__, error)
             outcome.failure = failure_of(error)
 
-    def _store_error(self, outcome: Outcome) -> None:
-        assert outcome.error is not None
-        outcome.failure = failure_of(outcome.error)
+    def _store_error(self, outcome: Outcome, error: BaseException) -> None:
+        outcome.failure = failure_of(error)
         try:
-            outcome.stored = self._codec.dump_exception(outcome.error)
+            outcome.stored = self._codec.dump_exception(error)
         except Exception:
             outcome.stored = None
 

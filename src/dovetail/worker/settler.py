@@ -82,7 +82,7 @@ class Settler:
         for verdict, answer in zip(batch, answers, strict=True):
             if answer is Finished.FENCED:
                 logger.warning(
-                    "the outcome of the run %r came too late: its lease had lapsed and it belongs to another worker now",
+                    "the outcome of the run %r came too late: its lease had lapsed, and the claim is void",
                     verdict.claim.key,
                 )
             self.settled(verdict.claim)

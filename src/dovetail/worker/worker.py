@@ -42,8 +42,8 @@ FLUSH_TIME = 5.0
 class Worker:
     """Claims runs of a docket and runs them, `concurrency` at a time.
 
-        async with Worker(docket, concurrency=20) as worker:
-            await worker.run_forever()
+    async with Worker(docket, concurrency=20) as worker:
+        await worker.run_forever()
     """
 
     def __init__(
@@ -229,9 +229,7 @@ class Crew:
             reconnection_delay=worker.reconnection_delay,
         )  # fmt: skip
         self.seeder = Seeder(docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention)
-        self.janitor = Janitor(
-            docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats
-        )
+        self.janitor = Janitor(docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats)
         self._in_thread = isinstance(self._clock, SystemClock)
         self.pulse = Pulse(
             docket.engine.twin(), self.roster, self._clock, lease=worker.redelivery_timeout,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dovetail.clock import duration_to_microseconds, from_microseconds
 from dovetail.engine.admission import Refusal, Usage, admit
 from dovetail.engines.sqlite import endings, fairness, limits
@@ -20,8 +22,12 @@ OPENED = 100
 """How many windows are opened in one call."""
 
 
+_NO_HEADERS: dict[str, str] = {}
+_encode = msgspec.json.encode
+
+
 class Ready(NamedTuple):
-    """A run that may be claimed, in claim order but for the first field."""
+    """A run that may be claimed; these sort in claim order."""
 
     priority: int
     place: float
@@ -33,48 +39,44 @@ class Ready(NamedTuple):
     turn: str | None
 
 
-def claim(
-    session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, grace: bool
-) -> Claimed:
+def claim(session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, grace: bool) -> Claimed:
     """Lease up to `want` runs. In a time of `grace`, after the clock leapt, no lease counts as lapsed."""
     if want <= 0:
         return Claimed([])
     until = session.now + duration_to_microseconds(lease)
     paused = {queue for (queue,) in session.all("paused", session.docket, session.now)}
-    open_queues = [queue for queue in queues if queue not in paused]
-    claims = [] if grace else _take_over(session, worker, want, until, paused, open_queues if queues else None)
+    claims: list[Claim] = []
+    looked_at_all = grace or _take_over(session, worker, want, until, queues, paused, claims)
     limits.open_windows(session, OPENED)
     _promote(session)
-    if not queues:
-        open_queues = [queue for queue in _ready_queues(session) if queue not in paused]
-    exhausted = _take_ready(session, worker, want, until, open_queues, claims)
-    return Claimed(claims, None if len(claims) == want else _wait(session, exhausted))
+    offered = queues or _ready_queues(session)
+    open_queues = [queue for queue in dict.fromkeys(offered) if queue not in paused]
+    looked_at_all &= _take_ready(session, worker, want, until, open_queues, claims)
+    return Claimed(claims, None if len(claims) == want else _wait(session, looked_at_all))
 
 
 def _take_over(
-    session: Session, worker: str, want: int, until: int, paused: set[str], queues: list[str] | None
-) -> list[Claim]:
-    """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often."""
-    claims: list[Claim] = []
-    for seq, run_id, queue, crashes, crash_limit, stop in session.all(
-        "lapsed", session.docket, session.now, want + EXAMINED
-    ):
-        if len(claims) == want:
-            break
+    session: Session, worker: str, want: int, until: int, queues: Sequence[str], paused: set[str], claims: list[Claim]
+) -> bool:
+    """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often. Whether all
+    of them were looked at."""
+    bound = want + EXAMINED
+    wanted = _encode(queues).decode() if queues else None
+    lapsed = session.all("lapsed", session.docket, session.now, bound, wanted, _encode(list(paused)).decode())
+    for seq, crashes, crash_limit, stop in lapsed:
         if stop:
             endings.end(session, seq, State.CANCELLED, None)
         elif crashes + 1 >= crash_limit:
-            endings.end(session, seq, State.FAILED, _poisoned(run_id, crashes + 1))
-        elif queue not in paused and (queues is None or queue in queues):
+            session.run("count_crash", seq)
+            endings.end(session, seq, State.FAILED, _poisoned(crashes + 1))
+        elif len(claims) < want:
             row = session.one("take_over", seq, worker, until, session.now)
             claims.append(_started(session, row, worker, redelivered=True))
-    return claims
+    return len(lapsed) < bound
 
 
-def _poisoned(run_id: str, crashes: int) -> Failure:
-    return Failure(
-        "Poisoned", f"the run was started {crashes} times and each time its worker vanished without a word", ""
-    )
+def _poisoned(crashes: int) -> Failure:
+    return Failure("Poisoned", f"the run was started {crashes} times, and each time its worker vanished without a word")
 
 
 def _promote(session: Session) -> None:
@@ -93,9 +95,7 @@ def _ready_queues(session: Session) -> list[str]:
     return queues
 
 
-def _take_ready(
-    session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]
-) -> bool:
+def _take_ready(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
     """Add claims until there are as many as wanted; whether everything that is ready was looked at."""
     examined = 0
     while len(claims) < want:
@@ -105,21 +105,28 @@ def _take_ready(
             return True
         if examined > EXAMINED:
             return False
-        for ready in _admitted(session, batch):
-            row = session.one("start", ready.seq, worker, until, session.now)
-            fairness.note_claimed(session, ready.queue, ready.place)
-            claims.append(_started(session, row, worker, redelivered=row[10] > 0))
+        claims += _start(session, _admitted(session, batch), worker, until)
         examined += len(batch)
     return True
+
+
+def _start(session: Session, admitted: list[Ready], worker: str, until: int) -> list[Claim]:
+    """Lease what was admitted, with one statement, and hand it over in claim order."""
+    if not admitted:
+        return []
+    seqs = f"[{','.join([str(ready.seq) for ready in admitted])}]"
+    rows = {row[12]: row[:12] for row in session.all("start", seqs, worker, until, session.now)}
+    for ready in admitted:
+        if ready.place:
+            fairness.note_claimed(session, ready.queue, ready.place)
+    return [_started(session, row := rows[ready.seq], worker, redelivered=row[10] > 0) for ready in admitted]
 
 
 def _first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
     found = [
         Ready(priority, place, due, run_id, seq, queue, held, turn)
         for queue in queues
-        for seq, priority, place, due, run_id, held, turn in session.all(
-            "ready", session.docket, queue, at_most
-        )
+        for seq, priority, place, due, run_id, held, turn in session.all("ready", session.docket, queue, at_most)
     ]
     if len(queues) > 1:
         found.sort()
@@ -158,7 +165,9 @@ def _refuse(session: Session, ready: Ready, refusal: Refusal) -> None:
 def _key_of(session: Session, ready: Ready) -> str:
     if not session.tells:
         return ready.id
-    return session.db.execute("SELECT COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (ready.seq,)).fetchone()[0]
+    return session.db.execute(
+        "SELECT COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (ready.seq,)
+    ).fetchone()[0]
 
 
 def _expect_openings(
@@ -172,10 +181,11 @@ def _expect_openings(
 
 def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered: bool) -> Claim:
     run_id, epoch, key, task, payload, attempt, due, queue, priority, group, crashes, headers = row
-    session.tell_state(run_id, key, State.RUNNING, worker=worker, started=from_microseconds(session.now))
+    if session.tells:
+        session.tell_state(run_id, key, State.RUNNING, worker=worker, started=from_microseconds(session.now))
     return Claim(
         run_id, epoch, key, task, payload, attempt, from_microseconds(due), queue, priority, group,
-        redelivered, crashes, load_headers(headers),
+        redelivered, crashes, load_headers(headers) if headers else _NO_HEADERS,
     )  # fmt: skip
 
 
@@ -183,6 +193,10 @@ def _wait(session: Session, exhausted: bool) -> timedelta | None:
     """How long until something known becomes due."""
     if not exhausted:
         return timedelta()
-    moments = [session.one(name, session.docket)[0] for name in ("next_due", "next_lapse", "next_opening")]
+    moments = [
+        session.one("next_due", session.docket)[0],
+        session.one("next_lapse", session.docket, session.now)[0],
+        session.one("next_opening", session.docket)[0],
+    ]
     known = [moment for moment in moments if moment is not None]
     return timedelta(microseconds=max(min(known) - session.now, 0)) if known else None

@@ -29,9 +29,7 @@ def connect(location: Location, durability: str, *, read_only: bool = False) -> 
     target = ":memory:" if location.path is None else str(location.path)
     try:
         # Threads: a connection is handed to the one thread that uses it, so the check would only be in the way.
-        db = sqlite3.connect(
-            target, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
+        db = sqlite3.connect(target, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
         patiently(lambda: _configure(db, location, durability, read_only=read_only))
     except sqlite3.Error as error:
         raise translated(error, location) from error
@@ -68,7 +66,7 @@ def patiently(attempt: Callable[[], T], patience: float = PATIENCE) -> T:
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
         # Other writers hold the lock for a few milliseconds at most. Jitter keeps waiters out of step.
-        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+        time.sleep(pause * random.uniform(0.5, 1.5))
         pause = min(pause * 1.5, 0.02)
 
 
@@ -93,7 +91,12 @@ def translated(error: sqlite3.Error, location: Location) -> Exception:
         return EngineFull(f"{where}: the disk is full; free some space, running work can still finish ({error})")
     if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return NotADatabase(f"{where} is not a database that SQLite can read: {error}")
-    if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+    if primary in (
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_IOERR,
+    ):
         return EngineUnavailable(f"{where} cannot be opened, read or written: {error}")
     return error
 

@@ -26,7 +26,8 @@ from dovetail.model import (
 )
 
 
-def heartbeat(session: Session, worker: WorkerInfo, claims: Sequence[Claim], lease: timedelta) -> Pulse:
+def heartbeat(session: Session, worker: WorkerInfo, claims: Sequence[Claim], lease: timedelta) -> tuple[Pulse, int]:
+    """The pulse, and the latest time that any process went by."""
     until = session.now + duration_to_microseconds(lease)
     lost: list[str] = []
     stopping: list[str] = []
@@ -40,8 +41,8 @@ def heartbeat(session: Session, worker: WorkerInfo, claims: Sequence[Claim], lea
         session.run("forget_worker", session.docket, worker.id)
     else:
         session.run("see_worker", session.docket, worker.id, session.now, msgspec.json.encode(worker))
-    (version,) = session.one("holds_version", session.docket)
-    return Pulse(frozenset(lost), frozenset(stopping), version)
+    mark, version = session.one("note_time", session.docket, session.now)
+    return Pulse(frozenset(lost), frozenset(stopping), version), mark
 
 
 def cancel(session: Session, keys: Sequence[str]) -> list[Cancelled]:
@@ -51,8 +52,8 @@ def cancel(session: Session, keys: Sequence[str]) -> list[Cancelled]:
 def _cancel(session: Session, key: str) -> Cancelled:
     holders = [scheduling.Holder(*row) for row in session.all("live_of_key", session.docket, key)]
     if not holders:
-        known = session.one("newest_of_key", session.docket, key)
-        return Cancelled.OVER if known else Cancelled.UNKNOWN
+        over = session.one("over_of_key", session.docket, key, session.now)
+        return Cancelled.OVER if over else Cancelled.UNKNOWN
     newest = holders[0]
     if newest.state == "running":
         session.run("ask_to_stop", newest.seq)
@@ -90,8 +91,8 @@ def _revive(session: Session, revival: Revival) -> bool:
     found = session.one("terminal", revival.id, session.docket, session.now)
     if found is None:
         return False
-    seq, key, queue, group, weight, own_key = found
-    if own_key is not None and session.all("live_of_key", session.docket, own_key):
+    seq, key, queue, group, weight = found
+    if session.all("live_of_key", session.docket, key):
         return False
     _back_to_work(session, seq, revival.id, key, queue, group, weight, revival.payload)
     revived = [(seq, revival.id)]

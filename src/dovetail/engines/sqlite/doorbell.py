@@ -1,8 +1,8 @@
 """Hints between processes that share a file: a datagram to every process that listens.
 
 Each listening process binds a Unix socket in a folder beside the database; the end of its name says which kinds of
-event it wants. A writer that has something to tell lists the folder (again only when it changed) and sends. A full or dead
-socket loses the hint, which costs a listener one slow poll.
+event it wants. A writer that has something to tell lists the folder (again only when it changed) and sends. A full or
+dead socket loses the hint, which costs a listener one slow poll.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ def end(session: Session, seq: int, state: State, failure: Failure | None, *, do
     )
     if failure and state is State.FAILED:
         note_error(session, seq, failures, attempt, worker, failure)
-    after_end(session, seq, run_id, key, state, held, children, expires)
+    after_end(session, seq, run_id, state, held, children, expires)
     session.tell_state(run_id, key, state, finished=from_microseconds(session.now), error=text)
 
 
 def after_end(
-    session: Session, seq: int, run_id: str, key: str, state: State, held: str | None, children: int, expires: int
+    session: Session, seq: int, run_id: str, state: State, held: str | None, children: int, expires: int
 ) -> None:
     """What every end brings: slots set free, children released or doomed, the record dropped if it is not kept."""
     if held:
@@ -69,7 +69,9 @@ def _release(session: Session, seq: int, due: int, queue: str, group: str | None
 
 def _tell_released(session: Session, seq: int, state: State, due: int) -> None:
     if session.tells:
-        run_id, key = session.db.execute("SELECT id, COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (seq,)).fetchone()
+        run_id, key = session.db.execute(
+            "SELECT id, COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (seq,)
+        ).fetchone()
         session.tell_state(run_id, key, state, when=from_microseconds(due))
 
 
@@ -80,9 +82,7 @@ def forget(session: Session, seq: int) -> None:
     session.run("forget_edges", seq)
 
 
-def note_error(
-    session: Session, seq: int, failures: int, attempt: int, worker: str | None, failure: Failure
-) -> None:
+def note_error(session: Session, seq: int, failures: int, attempt: int, worker: str | None, failure: Failure) -> None:
     """Add a line to the error history, and drop the oldest beyond its bound."""
     session.run(
         "add_error", seq, failures + 1, attempt, session.now, worker,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from dovetail.clock import Clock, SystemClock
+from dovetail.clock import Clock
 from dovetail.engines.sqlite import claiming, connection, control, finishing, scheduling, sight, upkeep
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.session import Session
@@ -47,9 +47,7 @@ OLDEST_SQLITE = (3, 35, 0)
 class SqliteEngine:
     """Keeps the runs of one docket in an SQLite file."""
 
-    def __init__(
-        self, url: str, docket: str, *, clock: Clock, durability: str = "durable", lane: str = "main"
-    ) -> None:
+    def __init__(self, url: str, docket: str, *, clock: Clock, durability: str = "durable", lane: str = "main") -> None:
         if durability not in ("durable", "process"):
             raise InvalidArgument(
                 f"durability must be 'durable' or 'process' for SQLite, not {durability!r}; other levels need"
@@ -71,7 +69,8 @@ class SqliteEngine:
                 " build of the last years has"
             )
         self._store = await asyncio.to_thread(STORES.acquire, self._location, self._durability, self._lane)
-        self._docket = await self._store.write(partial(_docket_id, name=self._name), 0, self._clock)
+        self._docket, mark = await self._store.write(partial(_docket_of, name=self._name), 0, self._clock)
+        self._clock.advance_to(mark)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -92,10 +91,8 @@ class SqliteEngine:
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
         return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
 
-    async def claim(
-        self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta
-    ) -> Claimed:
-        grace = isinstance(self._clock, SystemClock) and self._clock.leapt_within(lease)
+    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+        grace = self._clock.leapt_within(lease)
         return await self._write(
             partial(claiming.claim, worker=worker, want=want, queues=queues, lease=lease, grace=grace)
         )
@@ -104,7 +101,10 @@ class SqliteEngine:
         return await self._write(partial(finishing.finish, verdicts=verdicts))
 
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
-        return await self._write(partial(control.heartbeat, worker=worker, claims=claims, lease=lease))
+        beat = partial(control.heartbeat, worker=worker, claims=claims, lease=lease)
+        pulse, mark = await self._write(beat)
+        self._clock.advance_to(mark)
+        return pulse
 
     async def cancel(self, keys: Sequence[str]) -> list[Cancelled]:
         return await self._write(partial(control.cancel, keys=keys))
@@ -135,13 +135,17 @@ class SqliteEngine:
         return await self._read(sight.survey)
 
     @asynccontextmanager
-    async def watch(self, *topics: Topic) -> AsyncIterator[AsyncIterator[Event]]:
+    async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:
         store = self._opened()
         heard: asyncio.Queue[Event] = asyncio.Queue()
         narrowed = [topic.key for topic in topics if topic.key is not None]
         keys = frozenset(narrowed) if len(narrowed) == len(topics) else None
         watcher = Watcher(
-            self._docket, frozenset(topic.kind for topic in topics), keys, asyncio.get_running_loop(), heard.put_nowait
+            self._docket,
+            frozenset(topic.kind for topic in topics),
+            keys,
+            asyncio.get_running_loop(),
+            heard.put_nowait,
         )
         await asyncio.to_thread(store.watch, watcher)
         try:
@@ -186,7 +190,8 @@ async def _events(heard: asyncio.Queue[Event]) -> AsyncIterator[Event]:
         yield await heard.get()
 
 
-def _docket_id(session: Session, name: str) -> int:
+def _docket_of(session: Session, name: str) -> tuple[int, int]:
+    """The docket's number, and the latest time that was gone by on it."""
     session.db.execute("INSERT OR IGNORE INTO dovetail_docket (name) VALUES (?)", (name,))
-    row: Any = session.db.execute("SELECT id FROM dovetail_docket WHERE name = ?", (name,)).fetchone()
-    return row[0]
+    row: tuple[int, int] = session.db.execute("SELECT id, mark FROM dovetail_docket WHERE name = ?", (name,)).fetchone()
+    return row

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from dovetail.clock import from_microseconds
-from dovetail.engines.sqlite import endings, limits, scheduling
+from dovetail.engines.sqlite import bulk, endings, limits, scheduling
 from dovetail.engines.sqlite.session import Session, load_limits
-from dovetail.model import Finished, Requeue, Settle, State, Verdict
+from dovetail.model import Claim, Finished, Requeue, Settle, State, Verdict
+
+WORTH_IT = 4
+"""How many runs must end alike for one statement to be faster than several."""
+
+_encode = msgspec.json.encode
 
 
 def finish(session: Session, verdicts: Sequence[Verdict]) -> list[Finished]:
-    return [
-        _settle(session, verdict) if isinstance(verdict, Settle) else _requeue(session, verdict)
-        for verdict in verdicts
-    ]
+    plain = [verdict for verdict in verdicts if _is_plain(verdict)] if len(verdicts) >= WORTH_IT else []
+    if len({verdict.claim.id for verdict in plain}) < max(len(plain), WORTH_IT):
+        plain = []
+    done = _settle_plain(session, plain) if plain else frozenset[str]()
+    return [Finished.DONE if verdict.claim.id in done else _finish(session, verdict) for verdict in verdicts]
+
+
+def _is_plain(verdict: Verdict) -> bool:
+    """Whether a verdict says that the run completed, and nothing more."""
+    return (
+        isinstance(verdict, Settle)
+        and verdict.state is State.COMPLETED
+        and verdict.result is None
+        and verdict.failure is None
+        and not verdict.then
+    )
+
+
+def _settle_plain(session: Session, verdicts: list[Verdict]) -> frozenset[str]:
+    """Settle with one statement all that end alike; the ids of those that were still theirs to settle."""
+    pairs = _encode([(verdict.claim.id, verdict.claim.epoch) for verdict in verdicts]).decode()
+    rows = session.all("settle_many", pairs, session.docket, State.COMPLETED, session.now)
+    for seq, run_id, key, held, children, expires, worker in rows:
+        if session.tells:
+            session.tell_state(run_id, key, State.COMPLETED, finished=from_microseconds(session.now), worker=worker)
+        if held or children or expires <= session.now:
+            endings.after_end(session, seq, run_id, State.COMPLETED, held, children, expires)
+    return frozenset(row[1] for row in rows)
+
+
+def _finish(session: Session, verdict: Verdict) -> Finished:
+    return _settle(session, verdict) if isinstance(verdict, Settle) else _requeue(session, verdict)
 
 
 def _settle(session: Session, verdict: Settle) -> Finished:
@@ -24,50 +60,71 @@ def _settle(session: Session, verdict: Settle) -> Finished:
         "settle", claim.id, session.docket, claim.epoch, verdict.state, session.now, verdict.result, error
     )
     if row is None:
-        return _why_not(session, verdict)
-    seq, key, held, children, expires, worker, started, attempt, failures = row
+        return _why_not(_standing(session, claim), verdict)
+    seq, key, held, children, expires, worker, attempt, failures = row
     if failure:
         endings.note_error(session, seq, failures, attempt, worker, failure)
     session.tell_state(
         claim.id, key, verdict.state, finished=from_microseconds(session.now), error=error, worker=worker
     )
     if held or children or expires <= session.now:
-        endings.after_end(session, seq, claim.id, key, verdict.state, held, children, expires)
+        endings.after_end(session, seq, claim.id, verdict.state, held, children, expires)
     if verdict.then:
         scheduling.schedule(session, verdict.then)
     return Finished.DONE
 
 
 def _requeue(session: Session, verdict: Requeue) -> Finished:
-    claim = verdict.claim
-    standing = session.one("standing", claim.id, session.docket)
-    if standing is None or standing[1] != "running" or standing[2] != claim.epoch:
-        return _why_not(session, verdict)
-    seq, _, _, key, queue, group, weight, worker, _ = standing
-    due = session.moment(verdict.due)
-    state, place = scheduling.ready_or_scheduled(session, due, queue, group, weight)
-    failure = verdict.failure
-    _, key, held, failures = session.one(
+    claim, failure = verdict.claim, verdict.failure
+    standing = _standing(session, claim)
+    if standing is None or standing.state != State.RUNNING:
+        return _why_not(standing, verdict)
+    if standing.stop:
+        # It was asked to stop: it does not go again.
+        return _settle(session, Settle(claim, State.CANCELLED, failure=failure))
+    due = min(session.moment(verdict.due), bulk.LATEST)
+    state, place = scheduling.ready_or_scheduled(session, due, standing.queue, standing.group, standing.weight)
+    seq, key, held, failures = session.one(
         "requeue", claim.id, session.docket, claim.epoch, state, due, verdict.attempt, verdict.payload,
         str(failure) if failure else None, place,
     )  # fmt: skip
     if held:
         limits.free(session, seq, load_limits(held))
-    if key != claim.id and session.one("newer_pending", session.docket, key, seq):
-        # The newer run has taken the key; what hung on this one is not the newer one's business.
+    if session.one("other_pending", session.docket, key, seq):
+        # The other has taken the key; what hung on this one is not the other's business.
         endings.settle_children(session, seq, claim.id, completed=False)
         endings.forget(session, seq)
         return Finished.YIELDED
     if failure:
-        endings.note_error(session, seq, failures, claim.attempt, worker, failure)
+        endings.note_error(session, seq, failures, claim.attempt, standing.worker, failure)
     session.work = True
     session.tell_state(claim.id, key, state, when=from_microseconds(due))
     return Finished.DONE
 
 
-def _why_not(session: Session, verdict: Verdict) -> Finished:
-    """A claim that is void, or a verdict that was accepted before."""
-    standing = session.one("standing", verdict.claim.id, session.docket)
-    if standing is None or standing[2] != verdict.claim.epoch:
+class Standing(NamedTuple):
+    """How a run stands that a verdict speaks of."""
+
+    state: str
+    attempt: int
+    queue: str
+    group: str | None
+    weight: float | None
+    worker: str | None
+    stop: int
+
+
+def _standing(session: Session, claim: Claim) -> Standing | None:
+    """How the run of a claim stands, or None if the claim is void."""
+    row = session.one("standing", claim.id, session.docket, claim.epoch)
+    return Standing(*row) if row else None
+
+
+def _why_not(standing: Standing | None, verdict: Verdict) -> Finished:
+    """A claim that is void, or a verdict that was accepted before. The first one that was accepted stands."""
+    if standing is None:
         return Finished.FENCED
-    return Finished.FENCED if standing[1] == State.RUNNING else Finished.ALREADY
+    if isinstance(verdict, Settle):
+        return Finished.ALREADY if standing.state == verdict.state else Finished.FENCED
+    went_again = standing.state in (State.SCHEDULED, State.QUEUED) and standing.attempt == verdict.attempt
+    return Finished.ALREADY if went_again or standing.state == State.CANCELLED else Finished.FENCED

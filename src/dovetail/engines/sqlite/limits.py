@@ -13,14 +13,13 @@ from dovetail.model import Limit, State
 def usage_of(session: Session, limits: Iterable[Limit]) -> dict[str, Usage]:
     """How much room each of these limits has left."""
     usage: dict[str, Usage] = {}
-    for limit in limits:
+    for limit in set(limits):
         used = usage.setdefault(limit.key, Usage())
         if limit.window is None:
             used.running = session.one("slots_held", session.docket, limit.key)[0]
-        else:
-            begin = session.now - duration_to_microseconds(limit.window)
-            session.run("forget_old_starts", session.docket, limit.key, begin)
-            used.starts = [at for (at,) in session.all("recent_starts", session.docket, limit.key)]
+        elif len(used.starts) < limit.capacity:
+            starts = session.all("recent_starts", session.docket, limit.key, limit.capacity)
+            used.starts = [at for (at,) in reversed(starts)]
     return usage
 
 
@@ -97,9 +96,16 @@ def _fill(session: Session, limit_key: str, at_most: int) -> int:
         return 0
     limit = next(limit for limit in load_limits(first[5]) if limit.key == limit_key)
     used = usage_of(session, [limit])[limit_key]
-    taken = used.running if limit.window is None else len(used.starts)
-    if taken < limit.capacity:
-        return wake_next(session, limit_key, min(limit.capacity - taken, at_most))
+    room = limit.capacity - _taken(limit, used, session.now)
+    if room > 0:
+        return wake_next(session, limit_key, min(room, at_most))
     if limit.window is not None:
         session.run("set_opening", session.docket, limit_key, opens_at(limit, used))
     return 0
+
+
+def _taken(limit: Limit, used: Usage, now: int) -> int:
+    if limit.window is None:
+        return used.running
+    begin = now - duration_to_microseconds(limit.window)
+    return sum(at > begin for at in used.starts)

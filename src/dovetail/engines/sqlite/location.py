@@ -11,7 +11,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from dovetail.errors import EngineUnavailable, InvalidURL, NotADatabase
 
 DEFAULT_FILE = "dovetail.db"
-_NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs"})
+_NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs"}
+)
 _MAGIC = b"SQLite format 3\x00"
 
 

@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dovetail.clock import duration_to_microseconds, from_microseconds
-from dovetail.engines.sqlite import endings, fairness, limits
+from dovetail.clock import from_microseconds
+from dovetail.engines.sqlite import bulk, endings, fairness, limits
 from dovetail.engines.sqlite.session import Session, dump_headers, dump_limits
 from dovetail.errors import UnknownParent
-from dovetail.model import Conflict, NewRun, Placement, Placing, Retention, State
+from dovetail.model import Conflict, NewRun, Placement, Placing, State
 
 LINGER = 10_000_000
 """How long the record of a run that completed stays once its key is used again, for those who wait on it."""
 
-LATEST = 2**62
-"""As far in the future as a run can be due."""
-
-_retention = Retention()
-_kept = tuple(duration_to_microseconds(each) for each in (_retention.completed, _retention.failed, _retention.cancelled))
-
 
 def schedule(session: Session, runs: Sequence[NewRun]) -> list[Placement]:
+    if len(runs) >= bulk.WORTH_IT:
+        return bulk.schedule(session, runs, _schedule)
     return [_schedule(session, run) for run in runs]
 
 
 def _schedule(session: Session, run: NewRun) -> Placement:
-    if run.key == run.id:
-        # Nobody else can hold this key, except by naming it; the insert itself notices a repeated request.
-        return _place(session, run, Placing.PLACED)
     known = session.one("known", session.docket, run.id)
     if known:
         return Placement(Placing.PLACED, run.id, State(known[0]))
@@ -66,7 +59,7 @@ def _settle_conflict(session: Session, run: NewRun, holders: list[Holder]) -> Pl
 def _postpone(session: Session, run: NewRun, pending: Holder) -> Placement:
     if pending.postponed_by == run.id:
         return Placement(Placing.POSTPONED, pending.id, State(pending.state))
-    due = min(session.moment(run.due), LATEST)
+    due = min(session.moment(run.due), bulk.LATEST)
     if pending.state == "waiting":
         session.run("move_due_of_waiting", pending.seq, due, run.id)
         return Placement(Placing.POSTPONED, pending.id, State.WAITING)
@@ -88,8 +81,8 @@ def _replace(session: Session, run: NewRun, pending: Holder) -> Placement:
 
 
 def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | None = None) -> Placement:
-    due = min(session.moment(run.due), LATEST)
-    parents = [_parent(session, run, reference) for reference in run.after]
+    due = min(session.moment(run.due), bulk.LATEST)
+    parents = list(dict.fromkeys(_parent(session, run, reference) for reference in run.after))
     unmet = [seq for seq, _, state in parents if state not in ("completed", "failed", "cancelled")]
     dead = None if run.after_failure else next((row for row in parents if row[2] in ("failed", "cancelled")), None)
     place = 0.0
@@ -99,7 +92,7 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         state = State.WAITING
     else:
         state, place = ready_or_scheduled(session, due, run.queue, run.group, run.weight)
-    completed, failed, cancelled = _keeps(run.retention)
+    completed, failed, cancelled = bulk.keeps(run.retention)
     over = session.now if dead else None
     inserted = session.run(
         "place",
@@ -109,9 +102,6 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, dead and dead[1], over,
         over and over + cancelled, dead and endings.doomed_text(dead[1]),
     )  # fmt: skip
-    if not inserted.rowcount:
-        known = session.one("known", session.docket, run.id)
-        return Placement(Placing.PLACED, run.id, State(known[0]))
     seq = inserted.lastrowid or 0
     if parents:
         _hang_on(session, seq, [parent for parent, _, _ in parents])
@@ -126,14 +116,14 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
 
 
 def _parent(session: Session, run: NewRun, reference: str) -> tuple[int, str, str]:
-    found = session.one("parent_of", session.docket, reference)
+    found = session.one("parent_of", session.docket, reference, session.now)
     if found is None:
         raise UnknownParent(f"run {run.key!r} is to wait for {reference!r}, but there is no such run")
     return found
 
 
 def _hang_on(session: Session, child: int, parents: list[int]) -> None:
-    for parent in dict.fromkeys(parents):
+    for parent in parents:
         session.run("add_edge", parent, child)
         session.run("count_child", parent)
 
@@ -143,16 +133,6 @@ def _inherit(session: Session, seq: int, run_id: str, heir_of: Holder, *, dead: 
     session.run("inherit_children", seq, heir_of.children)
     if dead:
         endings.settle_children(session, seq, run_id, completed=False)
-
-
-def _keeps(retention: Retention) -> tuple[int, ...]:
-    if retention is _retention:
-        return _kept
-    return (
-        duration_to_microseconds(retention.completed),
-        duration_to_microseconds(retention.failed),
-        duration_to_microseconds(retention.cancelled),
-    )
 
 
 def ready_or_scheduled(

@@ -25,8 +25,8 @@ from dovetail.model import (
 
 _worker = msgspec.json.Decoder(WorkerInfo)
 
-_COLUMNS = """seq, id, COALESCE(key, id) AS key, task, state, queue, -priority AS priority, due, created, attempt, epoch,
-    payload, crashes, crash_limit, tribe, worker, started, finished, lease, stop, parked_on, limits, waits_for,
+_COLUMNS = """seq, id, COALESCE(key, id) AS key, task, state, queue, -priority AS priority, due, created, attempt,
+    epoch, payload, crashes, crash_limit, tribe, worker, started, finished, lease, stop, parked_on, limits, waits_for,
     doomed_by, result, error, failures, progress, total, message, reported, headers"""
 
 
@@ -86,8 +86,8 @@ def _conditions(session: Session, query: RunQuery) -> tuple[list[str], list[Any]
         values += [query.parent, session.docket]
     if query.latest:
         conditions.append(
-            "(key IS NULL OR NOT EXISTS (SELECT 1 FROM dovetail_run AS newer"
-            " WHERE newer.docket = run.docket AND newer.key = run.key AND newer.seq > run.seq))"
+            "NOT EXISTS (SELECT 1 FROM dovetail_run AS newer WHERE newer.docket = run.docket"
+            " AND newer.key = COALESCE(run.key, run.id) AND newer.seq > run.seq)"
         )
     if query.cursor is not None:
         holds("seq < ?" if query.newest_first else "seq > ?", _place(query.cursor))

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -123,7 +124,7 @@ class Store:
             raise
         self._spawn(self._write_on, "dovetail-writer")
         if self._reader is not None:
-            self._spawn(self._read_on, "dovetail-reader")
+            self._spawn(partial(self._read_on, self._reader), "dovetail-reader")
 
     def _spawn(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -150,9 +151,7 @@ class Store:
 
     # Asking
 
-    async def write(
-        self, work: Callable[[Session], T], docket: int, clock: Clock, *, grows: bool = False
-    ) -> T:
+    async def write(self, work: Callable[[Session], T], docket: int, clock: Clock, *, grows: bool = False) -> T:
         """Do something in a write transaction, and return once it is durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -169,11 +168,10 @@ class Store:
 
     # Reading
 
-    def _read_on(self) -> None:
-        assert self._reader is not None
+    def _read_on(self, db: sqlite3.Connection) -> None:
         while (request := self._reads.get()) is not None:
-            session = Session(self._reader, request.docket, request.clock.microseconds(), frozenset())
-            self._perform_read(self._reader, session, request)
+            session = Session(db, request.docket, request.clock.microseconds(), frozenset())
+            self._perform_read(db, session, request)
             _deliver([request])
 
     def _perform_read(self, db: sqlite3.Connection, session: Session, request: Request[Any]) -> None:
@@ -185,7 +183,7 @@ class Store:
                 db.execute("ROLLBACK")
         except sqlite3.Error as error:
             request.error = connection.translated(error, self.location)
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told
+        except BaseException as error:
             request.error = error
 
     # Writing
@@ -209,7 +207,7 @@ class Store:
             sessions = self._transact(batch)
         except sqlite3.Error as error:
             sessions = self._write_when_full(batch) if connection.is_full(error) else self._fail(batch, error)
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told, and the thread goes on
+        except BaseException as error:
             sessions = self._fail(batch, error)
         _deliver(batch)
         for session in sessions:
@@ -265,7 +263,7 @@ class Store:
             request.result = request.work(session)
         except sqlite3.Error:
             raise
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told
+        except BaseException as error:
             request.error = error
             db.execute("ROLLBACK TO request")
         db.execute("RELEASE request")
@@ -385,7 +383,11 @@ class Stores:
 
     def acquire(self, location: Location, durability: str, lane: str) -> Store:
         """The store for a place, opened if need be. Each lane has connections and a writer of its own."""
-        name = (location.path or f"memory://{location.name}", durability, None if location.is_memory else lane)
+        name = (
+            location.path or f"memory://{location.name}",
+            durability,
+            None if location.is_memory else lane,
+        )
         with self._lock:
             store = self._open.get(name)
             if store is None:
@@ -409,7 +411,9 @@ class Stores:
     def forget_memory(self, name: str) -> None:
         """Let a store in memory go, with all it holds."""
         with self._lock:
-            gone = [key for key, store in self._open.items() if store.location.is_memory and store.location.name == name]
+            gone = [
+                key for key, store in self._open.items() if store.location.is_memory and store.location.name == name
+            ]
             stores = [self._open.pop(key) for key in gone]
         for store in stores:
             store.close()
@@ -422,4 +426,3 @@ class Stores:
 
 
 STORES = Stores()
-

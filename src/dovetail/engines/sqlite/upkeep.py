@@ -40,7 +40,10 @@ def _free_orphans(session: Session) -> int:
 def residue(session: Session) -> dict[str, int]:
     """Rows that are left of a docket, by table."""
     counts = {
-        table: session.db.execute(f"SELECT COUNT(*) FROM dovetail_{table} WHERE docket = ?", (session.docket,)).fetchone()[0]  # noqa: S608 - names of our own
+        table: session.db.execute(
+            f"SELECT COUNT(*) FROM dovetail_{table} WHERE docket = ?",  # noqa: S608 - names of our own
+            (session.docket,),
+        ).fetchone()[0]
         for table in TABLES
     }
     for table, column in (("error", "run"), ("edge", "parent"), ("edge", "child")):

@@ -45,6 +45,7 @@ from dovetail.testing.conformance.fixtures import Connect, Fixtures  # noqa: E40
 from dovetail.testing.conformance.holds import Holds  # noqa: E402
 from dovetail.testing.conformance.leases import Leases  # noqa: E402
 from dovetail.testing.conformance.limits import Limits  # noqa: E402
+from dovetail.testing.conformance.naming import Naming  # noqa: E402
 from dovetail.testing.conformance.parents import Parents  # noqa: E402
 from dovetail.testing.conformance.progress import Progressing  # noqa: E402
 from dovetail.testing.conformance.racing import Racing  # noqa: E402
@@ -63,6 +64,7 @@ from dovetail.testing.conformance.windows import Windows  # noqa: E402
 class Conformance(
     Scheduling,
     Conflicts,
+    Naming,
     Claiming,
     Fairness,
     Limits,
@@ -106,6 +108,7 @@ __all__ = [
     "Holds",
     "Leases",
     "Limits",
+    "Naming",
     "Parents",
     "Progressing",
     "Racing",

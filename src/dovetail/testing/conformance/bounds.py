@@ -34,9 +34,7 @@ from dovetail.testing.conformance.vocabulary import (
 
 
 class Bounds(Fixtures):
-    async def test_a_backlog_that_became_due_is_worked_off_in_order(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_backlog_that_became_due_is_worked_off_in_order(self, engine: Engine, clock: VirtualClock) -> None:
         runs = [a_run(f"{n}", due=SECOND + timedelta(microseconds=n), retention=AT_ONCE) for n in range(3000)]
         await engine.schedule(runs)
         clock.jump(HOUR)
@@ -89,9 +87,7 @@ class Bounds(Fixtures):
         await place(engine, a_run("free"))
         assert keys(await take(engine, 1)) == ["free"]
 
-    async def test_a_window_that_opens_wakes_no_more_than_may_start(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_window_that_opens_wakes_no_more_than_may_start(self, engine: Engine, clock: VirtualClock) -> None:
         rate = Limit("rate", 10, SECOND)
         await engine.schedule([a_run(f"{n}", limits=(rate,)) for n in range(200)])
         order: list[str] = []
@@ -134,6 +130,14 @@ class Bounds(Fixtures):
         claims = await take(engine, 500)
         assert len(claims) == 495
         assert all(claim.redelivered for claim in claims)
+
+    async def test_lapsed_leases_of_other_queues_do_not_hide_mine(self, engine: Engine, clock: VirtualClock) -> None:
+        await engine.schedule([a_run(f"{n}", queue="other") for n in range(1000)])
+        assert len(await take(engine, 1000, worker="dead")) == 1000
+        clock.jump(SECOND)
+        await start_one(engine, a_run("mine", queue="mine"), worker="dead")
+        clock.jump(LEASE + SECOND)
+        assert keys(await take(engine, 1, queues=["mine"])) == ["mine"]
 
     async def test_many_poisoned_runs_do_not_hide_the_one_that_may_start(
         self, engine: Engine, clock: VirtualClock

@@ -36,9 +36,7 @@ class Cancelling(Fixtures):
     # The four answers
 
     @pytest.mark.parametrize("due", [-SECOND, MINUTE], ids=["queued", "scheduled"])
-    async def test_a_pending_run_is_cancelled_for_good(
-        self, engine: Engine, clock: VirtualClock, due: object
-    ) -> None:
+    async def test_a_pending_run_is_cancelled_for_good(self, engine: Engine, clock: VirtualClock, due: object) -> None:
         await place(engine, a_run(due=due))
         assert await engine.cancel(["a"]) == [Cancelled.CANCELLED]
         run = await newest(engine, "a")
@@ -80,6 +78,11 @@ class Cancelling(Fixtures):
 
     async def test_a_key_whose_record_was_dropped_is_unknown(self, engine: Engine) -> None:
         await complete(engine, await start_one(engine, a_run(retention=AT_ONCE)))
+        assert await engine.cancel(["a"]) == [Cancelled.UNKNOWN]
+
+    async def test_a_key_past_its_retention_is_unknown(self, engine: Engine, clock: VirtualClock) -> None:
+        await complete(engine, await start_one(engine, a_run()))
+        clock.jump(HOUR)
         assert await engine.cancel(["a"]) == [Cancelled.UNKNOWN]
 
     async def test_a_batch_of_keys_is_answered_in_its_order(self, engine: Engine) -> None:
@@ -135,18 +138,14 @@ class Cancelling(Fixtures):
 
     # Asked to stop
 
-    async def test_the_request_to_stop_is_in_every_later_pulse(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_the_request_to_stop_is_in_every_later_pulse(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         await engine.cancel(["a"])
         for _ in range(3):
             clock.jump(SECOND)
             assert (await beat(engine, claim)).stopping == {claim.id}
 
-    async def test_the_request_to_stop_reaches_other_connections(
-        self, engine: Engine, another: Another
-    ) -> None:
+    async def test_the_request_to_stop_reaches_other_connections(self, engine: Engine, another: Another) -> None:
         claim = await start_one(engine, a_run())
         await (await another()).cancel(["a"])
         assert (await beat(await another(), claim)).stopping == {claim.id}
@@ -158,17 +157,13 @@ class Cancelling(Fixtures):
         run = await newest(engine, "a")
         assert (run.state, run.result) == (State.COMPLETED, b"in time")
 
-    async def test_a_run_that_was_asked_to_stop_ends_cancelled_when_its_worker_says_so(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_run_that_was_asked_to_stop_ends_cancelled_when_its_worker_says_so(self, engine: Engine) -> None:
         claim = await start_one(engine, a_run())
         await engine.cancel(["a"])
         assert await engine.finish([Settle(claim, State.CANCELLED)]) == [Finished.DONE]
         assert await state_of(engine, "a") is State.CANCELLED
 
-    async def test_a_run_that_was_asked_to_stop_keeps_its_lease(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_run_that_was_asked_to_stop_keeps_its_lease(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         await engine.cancel(["a"])
         clock.jump(LEASE - SECOND)
@@ -192,9 +187,7 @@ class Cancelling(Fixtures):
 
     # Retention
 
-    async def test_a_cancelled_run_is_kept_for_its_retention(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_cancelled_run_is_kept_for_its_retention(self, engine: Engine, clock: VirtualClock) -> None:
         run = a_run()
         await place(engine, run)
         await engine.cancel(["a"])

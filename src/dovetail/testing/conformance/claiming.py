@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
-from dovetail.model import Claim, State
+from dovetail.model import Claim, Hold, HoldKind, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     HOUR,
@@ -133,9 +133,7 @@ class Claiming(Fixtures):
         clock.jump(MOMENT)
         assert keys(await take_once(engine)) == ["a"]
 
-    async def test_what_has_become_due_joins_within_the_call(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_what_has_become_due_joins_within_the_call(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run("later", due=MINUTE, priority=1), a_run("last", due=2 * MINUTE))
         clock.jump(90 * SECOND)
         await place(engine, a_run("now"))
@@ -161,9 +159,7 @@ class Claiming(Fixtures):
         await place(engine, *(a_run(queue, queue=queue) for queue in ("x", "y", "default")))
         assert sorted(keys(await take_once(engine))) == ["default", "x", "y"]
 
-    async def test_a_future_run_of_another_queue_is_not_brought(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_future_run_of_another_queue_is_not_brought(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run("x", queue="x", due=SECOND), a_run("y", queue="y", due=SECOND))
         clock.jump(SECOND)
         assert keys(await take(engine, queues=["y"])) == ["y"]
@@ -193,9 +189,23 @@ class Claiming(Fixtures):
         await place(engine, a_run("b", due=LEASE - SECOND))
         assert await wait_of(engine) == LEASE - SECOND
 
-    async def test_a_worker_that_waits_as_told_finds_the_run(
+    async def test_a_lapsed_lease_of_another_queue_is_no_reason_to_look(
         self, engine: Engine, clock: VirtualClock
     ) -> None:
+        await start_one(engine, a_run(queue="other"))
+        clock.jump(2 * LEASE)
+        claimed = await engine.claim("worker", 1, queues=["mine"], lease=LEASE)
+        assert (claimed.claims, claimed.wait) == ([], None)
+
+    async def test_a_lapsed_lease_of_a_paused_queue_is_no_reason_to_look(
+        self, engine: Engine, clock: VirtualClock
+    ) -> None:
+        await start_one(engine, a_run(queue="paused"))
+        await engine.hold([Hold(HoldKind.PAUSE, queue="paused")])
+        clock.jump(2 * LEASE)
+        assert await wait_of(engine) is None
+
+    async def test_a_worker_that_waits_as_told_finds_the_run(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run(due=MINUTE + MOMENT))
         wait = await wait_of(engine)
         assert wait is not None

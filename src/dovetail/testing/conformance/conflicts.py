@@ -102,9 +102,7 @@ class Conflicts(Fixtures):
 
     @PENDING
     @KEEPING
-    async def test_a_pending_run_keeps_its_key(
-        self, engine: Engine, holder: Holder, conflict: Conflict
-    ) -> None:
+    async def test_a_pending_run_keeps_its_key(self, engine: Engine, holder: Holder, conflict: Conflict) -> None:
         first = await holder(engine)
         before = await run_of(engine, first.id)
         (placement,) = await place(engine, a_run(payload=b"second", conflict=conflict))
@@ -168,9 +166,7 @@ class Conflicts(Fixtures):
         assert (placement.id, placement.state) == (first.id, State.QUEUED)
         assert [claim.id for claim in await take(engine)] == [first.id]
 
-    async def test_a_waiting_run_that_is_postponed_goes_on_waiting(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_waiting_run_that_is_postponed_goes_on_waiting(self, engine: Engine, clock: VirtualClock) -> None:
         parent = await start_one(engine, a_run("parent"))
         await place(engine, a_run(after=("parent",)))
         await place(engine, a_run(due=MINUTE, conflict=Conflict.POSTPONE))
@@ -180,9 +176,7 @@ class Conflicts(Fixtures):
         clock.jump(MINUTE)
         assert keys(await take(engine)) == ["a"]
 
-    async def test_a_parked_run_that_is_postponed_still_starts(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_parked_run_that_is_postponed_still_starts(self, engine: Engine, clock: VirtualClock) -> None:
         blocker = await start_one(engine, a_run("blocker", limits=ONE_AT_A_TIME))
         await place(engine, a_run(limits=ONE_AT_A_TIME))
         assert await take(engine) == []
@@ -205,7 +199,8 @@ class Conflicts(Fixtures):
         first = await _running(engine)
         second = a_run(payload=b"second", conflict=conflict)
         (placement,) = await place(engine, second)
-        assert (placement.placing, placement.id, placement.state) == (Placing.PLACED, second.id, State.QUEUED)
+        placing = Placing.REPLACED if conflict is Conflict.REPLACE else Placing.PLACED
+        assert (placement.placing, placement.id, placement.state) == (placing, second.id, State.QUEUED)
         assert [(run.id, run.state) for run in await all_runs(engine)] == [
             (first.id, State.RUNNING),
             (second.id, State.QUEUED),
@@ -213,9 +208,7 @@ class Conflicts(Fixtures):
         assert (await newest(engine, "a")).id == second.id
 
     @BESIDE
-    async def test_a_run_and_its_successor_finish_independently(
-        self, engine: Engine, conflict: Conflict
-    ) -> None:
+    async def test_a_run_and_its_successor_finish_independently(self, engine: Engine, conflict: Conflict) -> None:
         first = await start_one(engine, a_run())
         second = await start_one(engine, a_run(conflict=conflict))
         await engine.finish([completed(second, result=b"2")])
@@ -289,8 +282,17 @@ class Conflicts(Fixtures):
         await complete(engine, parent)
         assert keys(await take(engine)) == ["a"]
 
-    async def test_replacing_a_parent_does_not_strand_its_children(self, engine: Engine) -> None:
+    async def test_what_hung_on_a_replaced_run_hangs_on_its_replacement(self, engine: Engine) -> None:
+        replacement = a_run("parent", conflict=Conflict.REPLACE)
+        await place(engine, a_run("parent"), a_run("child", after=("parent",)))
+        await place(engine, replacement)
+        child = await newest(engine, "child")
+        assert (child.state, child.parents) == (State.WAITING, (replacement.id,))
+        await complete(engine, await take_one(engine))
+        assert keys(await take(engine)) == ["child"]
+
+    async def test_what_hung_on_a_replaced_run_falls_with_its_replacement(self, engine: Engine) -> None:
         await place(engine, a_run("parent"), a_run("child", after=("parent",)))
         await place(engine, a_run("parent", conflict=Conflict.REPLACE))
-        await complete(engine, *await take(engine, 1))
-        assert await state_of(engine, "child") in {State.QUEUED, State.CANCELLED}
+        await fail(engine, await take_one(engine))
+        assert await state_of(engine, "child") is State.CANCELLED

@@ -64,9 +64,7 @@ class Emptiness(Fixtures):
     async def test_every_end_leaves_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         claims = await start(engine, *(a_run(f"{n}", queue=f"{n}") for n in range(3)))
         ends = (State.COMPLETED, State.FAILED, State.CANCELLED)
-        await engine.finish(
-            [Settle(claim, end, b"result", BOOM) for claim, end in zip(claims, ends, strict=True)]
-        )
+        await engine.finish([Settle(claim, end, b"result", BOOM) for claim, end in zip(claims, ends, strict=True)])
         await place(engine, a_run("pending", due=HOUR))
         await engine.cancel(["pending"])
         await assert_leaves_nothing(engine, clock)
@@ -81,9 +79,7 @@ class Emptiness(Fixtures):
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
 
-    async def test_replaced_and_postponed_runs_leave_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_replaced_and_postponed_runs_leave_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         old = await start_one(engine, a_run())
         for conflict in (Conflict.REPLACE, Conflict.POSTPONE, Conflict.KEEP_PENDING, Conflict.REPLACE):
             await place(engine, a_run(due=SECOND, conflict=conflict, limits=(Limit("slots", 1),)))
@@ -100,17 +96,13 @@ class Emptiness(Fixtures):
             clock.jump(MINUTE)
         await assert_leaves_nothing(engine, clock)
 
-    async def test_limits_of_runs_dropped_at_their_end_leave_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_limits_of_runs_dropped_at_their_end_leave_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         limits = (Limit("slots", 1), Limit("rate", 2, MINUTE, drop=True))
         await place(engine, *(a_run(f"{n}", limits=limits, retention=AT_ONCE) for n in range(4)))
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
 
-    async def test_parked_runs_that_never_start_leave_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_parked_runs_that_never_start_leave_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         limits = (Limit("slots", 1), Limit("rate", 1, MINUTE))
         first, *parked = [a_run(f"{n}", limits=limits) for n in range(4)]
         claim = await start_one(engine, first)
@@ -121,9 +113,7 @@ class Emptiness(Fixtures):
         await assert_leaves_nothing(engine, clock)
 
     async def test_groups_leave_nothing(self, engine: Engine, clock: VirtualClock) -> None:
-        await place(
-            engine, *(a_run(f"{n}", group=f"{n % 3}", weight=1.0 + n, queue=f"{n % 2}") for n in range(12))
-        )
+        await place(engine, *(a_run(f"{n}", group=f"{n % 3}", weight=1.0 + n, queue=f"{n % 2}") for n in range(12)))
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
 
@@ -143,9 +133,7 @@ class Emptiness(Fixtures):
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
 
-    async def test_a_family_whose_record_was_dropped_leaves_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_family_whose_record_was_dropped_leaves_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run("a", retention=AT_ONCE), a_run("b", after=("a",), retention=AT_ONCE))
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
@@ -158,9 +146,7 @@ class Emptiness(Fixtures):
         await complete_one_by_one(engine)
         await assert_leaves_nothing(engine, clock)
 
-    async def test_progress_and_requests_to_stop_leave_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_progress_and_requests_to_stop_leave_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         await engine.report([ProgressReport("a", claim.id, claim.epoch, 1, 2, "message")])
         await engine.cancel(["a"])

@@ -75,9 +75,7 @@ class Fairness(Fixtures):
         await place(engine, *of_group("b", 10), *of_group("a", 10))
         assert share(keys(await take_once(engine, 10)), "a") in {4, 5, 6}
 
-    async def test_a_run_takes_its_place_when_it_becomes_due(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_run_takes_its_place_when_it_becomes_due(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, *of_group("b", 2, due=MINUTE))
         await place(engine, *of_group("a", 10))
         await complete(engine, *await take_once(engine, 6))
@@ -105,9 +103,7 @@ class Fairness(Fixtures):
         await place(engine, a_run("alone"))
         assert "alone" in keys(await take_once(engine, 2))
 
-    async def test_a_run_without_a_group_does_not_jump_ahead_of_the_present_turn(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_run_without_a_group_does_not_jump_ahead_of_the_present_turn(self, engine: Engine) -> None:
         started = keys(await start(engine, *of_group("a", 3)))
         assert started == ["a0", "a1", "a2"]
         await place(engine, *of_group("b", 1), a_run("alone"))

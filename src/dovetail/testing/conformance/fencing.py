@@ -156,9 +156,7 @@ class Fencing(Fixtures):
         assert await engine.report([report]) == [False]
         assert await all_runs(engine) == before
 
-    async def test_a_late_worker_does_not_harm_the_one_who_took_over(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_late_worker_does_not_harm_the_one_who_took_over(self, engine: Engine, clock: VirtualClock) -> None:
         late = await start_one(engine, a_run(), worker="ann")
         clock.jump(LEASE + SECOND)
         present = await take_one(engine, worker="bob")
@@ -167,9 +165,7 @@ class Fencing(Fixtures):
         await complete(engine, present, result=b"bob's")
         assert (await newest(engine, "a")).result == b"bob's"
 
-    async def test_a_fenced_verdict_harms_no_other_of_its_batch(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_fenced_verdict_harms_no_other_of_its_batch(self, engine: Engine, clock: VirtualClock) -> None:
         late = await start_one(engine, a_run("late"), worker="ann")
         clock.jump(LEASE + SECOND)
         await take_one(engine, worker="bob")
@@ -205,8 +201,6 @@ class Fencing(Fixtures):
         assert (first, second) == (Finished.DONE, Finished.FENCED)
         assert await state_of(engine, "a") is State.SCHEDULED
 
-    async def test_a_revived_run_has_a_greater_epoch_than_before(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_revived_run_has_a_greater_epoch_than_before(self, engine: Engine, clock: VirtualClock) -> None:
         old = await _revived(engine, clock)
         assert (await take_one(engine)).epoch > old.epoch

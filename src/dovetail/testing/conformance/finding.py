@@ -59,9 +59,7 @@ class Finding(Fixtures):
 
     async def test_every_run_that_is_kept_is_found(self, engine: Engine) -> None:
         await one_of_each_state(engine)
-        assert {run.key: run.state.value for run in await all_runs(engine)} == {
-            state: state for state in State
-        }
+        assert {run.key: run.state.value for run in await all_runs(engine)} == {state: state for state in State}
 
     async def test_a_parked_run_is_found(self, engine: Engine) -> None:
         one = (Limit("slots", 1),)

@@ -190,9 +190,7 @@ class Finishing(Fixtures):
         assert run.error == "ValueError: boom"
         assert run.errors == (AttemptError(1, clock.now(), "ann", BOOM),)
 
-    async def test_the_error_history_grows_with_each_attempt(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_the_error_history_grows_with_each_attempt(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run())
         for attempt, worker in enumerate(["ann", "bob"], start=1):
             claim = await take_one(engine, worker=worker)
@@ -240,6 +238,14 @@ class Finishing(Fixtures):
         assert await engine.finish([Requeue(old, attempt=2)]) == [Finished.DONE]
         assert [claim.id for claim in await take(engine)] == [old.id]
         await complete(engine, new)
+
+    async def test_of_two_running_runs_that_are_requeued_one_gives_way(self, engine: Engine) -> None:
+        old = await start_one(engine, a_run())
+        new = await start_one(engine, a_run(conflict=Conflict.KEEP_PENDING))
+        answers = await engine.finish([Requeue(old, attempt=2), Requeue(new, attempt=2)])
+        assert sorted(answers) == [Finished.DONE, Finished.YIELDED]
+        assert len(await all_runs(engine)) == 1
+        assert len(await take(engine)) == 1
 
     async def test_a_run_that_gives_way_frees_its_slot(self, engine: Engine) -> None:
         one = (Limit("slots", 1),)

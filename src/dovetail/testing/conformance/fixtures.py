@@ -26,9 +26,7 @@ class Fixtures:
     @pytest.fixture
     def connect(self) -> Connect:
         """How to make an engine on the store under test: to be overridden."""
-        raise NotImplementedError(
-            "define the fixture `connect` in your test class: a callable that makes an engine"
-        )
+        raise NotImplementedError("define the fixture `connect` in your test class: a callable that makes an engine")
 
     @pytest.fixture
     async def another(self, connect: Connect) -> AsyncIterator[Another]:

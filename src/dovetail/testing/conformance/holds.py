@@ -150,9 +150,7 @@ class Holds(Fixtures):
         await place(engine, a_run("x", queue="x", priority=9), a_run("y", queue="y"))
         assert keys(await take(engine)) == ["y"]
 
-    async def test_what_becomes_due_in_a_paused_queue_waits(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_what_becomes_due_in_a_paused_queue_waits(self, engine: Engine, clock: VirtualClock) -> None:
         await engine.hold([pause()])
         await place(engine, a_run(due=SECOND))
         clock.jump(MINUTE)

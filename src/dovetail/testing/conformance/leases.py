@@ -72,9 +72,7 @@ class Leases(Fixtures):
         clock.jump(LEASE + SECOND)
         assert (await take_one(engine, worker="ann")).redelivered
 
-    async def test_taking_over_brings_no_more_than_was_wanted(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_taking_over_brings_no_more_than_was_wanted(self, engine: Engine, clock: VirtualClock) -> None:
         await start(engine, *(a_run(f"{n}") for n in range(3)))
         clock.jump(LEASE + SECOND)
         assert [len(await take_once(engine, 2)) for _ in range(3)] == [2, 1, 0]
@@ -104,9 +102,7 @@ class Leases(Fixtures):
 
     # The crash limit
 
-    async def test_a_run_that_lapses_three_times_is_poisoned(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_run_that_lapses_three_times_is_poisoned(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run(attempt=2))
         await crash(engine, clock, times=3)
         assert await take(engine) == []
@@ -145,9 +141,7 @@ class Leases(Fixtures):
         await take(engine)
         assert BOOM in [each.failure for each in (await newest(engine, "a")).errors]
 
-    async def test_a_requeue_neither_adds_nor_forgives_a_crash(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_requeue_neither_adds_nor_forgives_a_crash(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run())
         await crash(engine, clock)
         await requeue(engine, await take_one(engine))
@@ -190,18 +184,14 @@ class Leases(Fixtures):
             assert (await newest(engine, "a")).lease_until == clock.now() + LEASE
         assert await take_once(engine, worker="bob") == []
 
-    async def test_a_heartbeat_renews_all_claims_of_a_worker(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_heartbeat_renews_all_claims_of_a_worker(self, engine: Engine, clock: VirtualClock) -> None:
         claims = await start(engine, *(a_run(f"{n}") for n in range(5)))
         clock.jump(LEASE - SECOND)
         await beat(engine, *claims)
         clock.jump(LEASE - SECOND)
         assert await take_once(engine, worker="bob") == []
 
-    async def test_a_heartbeat_renews_only_the_claims_it_names(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_heartbeat_renews_only_the_claims_it_names(self, engine: Engine, clock: VirtualClock) -> None:
         named, _ = await start(engine, a_run("named"), a_run("forgotten"))
         clock.jump(LEASE - SECOND)
         await beat(engine, named)
@@ -257,9 +247,7 @@ class Leases(Fixtures):
         clock.jump(LEASE - SECOND)
         assert await take_once(engine) == []
 
-    async def test_a_heartbeat_without_claims_is_a_sign_of_life(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_heartbeat_without_claims_is_a_sign_of_life(self, engine: Engine, clock: VirtualClock) -> None:
         info = WorkerInfo(
             "ann",
             id="ann-1",
@@ -276,9 +264,7 @@ class Leases(Fixtures):
         (worker,) = (await engine.survey()).workers
         assert worker == info.but(last_seen=clock.now())
 
-    async def test_a_worker_is_seen_anew_with_each_heartbeat(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_worker_is_seen_anew_with_each_heartbeat(self, engine: Engine, clock: VirtualClock) -> None:
         await beat(engine)
         clock.jump(SECOND)
         await engine.heartbeat(WorkerInfo("worker", id="worker", running=7), [], lease=LEASE)
@@ -296,9 +282,7 @@ class Leases(Fixtures):
         await engine.heartbeat(WorkerInfo("ann", id="leaves", leaving=True), [], lease=LEASE)
         assert [worker.id for worker in (await engine.survey()).workers] == ["stays"]
 
-    async def test_a_worker_that_leaves_may_renew_what_it_still_runs(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_worker_that_leaves_may_renew_what_it_still_runs(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         clock.jump(LEASE - SECOND)
         info = WorkerInfo("worker", id="worker", leaving=True)

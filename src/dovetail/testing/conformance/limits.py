@@ -74,16 +74,12 @@ class Limits(Fixtures):
 
     async def test_each_run_states_its_own_capacity(self, engine: Engine) -> None:
         await start(engine, *limited(1, ONE))
-        await place(
-            engine, a_run("narrow", limits=(Limit("slots", 1),)), a_run("wide", limits=(Limit("slots", 2),))
-        )
+        await place(engine, a_run("narrow", limits=(Limit("slots", 1),)), a_run("wide", limits=(Limit("slots", 2),)))
         assert keys(await take(engine)) == ["wide"]
 
     async def test_all_limits_of_a_run_must_have_room(self, engine: Engine) -> None:
         both = (Limit("wide", 3), Limit("narrow", 1))
-        await place(
-            engine, a_run("a", limits=both), a_run("b", limits=both), a_run("c", limits=(Limit("wide", 3),))
-        )
+        await place(engine, a_run("a", limits=both), a_run("b", limits=both), a_run("c", limits=(Limit("wide", 3),)))
         assert keys(await take(engine)) == ["a", "c"]
         assert (await newest(engine, "b")).parked_on == "narrow"
 
@@ -139,9 +135,7 @@ class Limits(Fixtures):
         await requeue(engine, first, due=MINUTE)
         assert keys(await take(engine)) == ["1"]
 
-    async def test_a_run_that_was_requeued_needs_a_slot_again(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_run_that_was_requeued_needs_a_slot_again(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, *limited(2, ONE))
         (first,) = await take(engine)
         await requeue(engine, first, due=SECOND)
@@ -212,9 +206,7 @@ class Limits(Fixtures):
         clock.jump(LEASE + SECOND)
         assert keys(await take(engine)) == ["good"]
 
-    async def test_a_stopped_run_whose_worker_died_frees_its_slot(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_stopped_run_whose_worker_died_frees_its_slot(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, *limited(2, ONE))
         await take(engine)
         await engine.cancel(["0"])

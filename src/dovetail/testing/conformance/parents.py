@@ -127,9 +127,7 @@ class Parents(Fixtures):
         clock.jump(MINUTE)
         assert keys(await take(engine)) == ["child"]
 
-    async def test_a_child_whose_time_came_while_it_waited_is_queued(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_child_whose_time_came_while_it_waited_is_queued(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run("parent"), a_run("child", after=("parent",), due=SECOND))
         clock.jump(MINUTE)
         claims = await take(engine)
@@ -186,6 +184,18 @@ class Parents(Fixtures):
             await place(engine, a_run("child", after=("parent", "nobody")))
         assert keys(await all_runs(engine)) == ["parent"]
 
+    @pytest.mark.parametrize("siblings", [0, 1])
+    async def test_a_parent_past_its_retention_is_unknown(
+        self, engine: Engine, clock: VirtualClock, siblings: int
+    ) -> None:
+        parent = await start_one(engine, a_run("parent"))
+        await place(engine, *(a_run(f"{n}", after=("parent",), due=2 * HOUR) for n in range(siblings)))
+        await complete(engine, parent)
+        clock.jump(HOUR)
+        for reference in ("parent", parent.id):
+            with pytest.raises(UnknownParent):
+                await place(engine, a_run("child", after=(reference,)))
+
     async def test_a_parent_that_comes_later_in_the_batch_is_unknown(self, engine: Engine) -> None:
         with pytest.raises(UnknownParent):
             await place(engine, a_run("child", after=("parent",)), a_run("parent"))
@@ -195,9 +205,7 @@ class Parents(Fixtures):
         with pytest.raises(UnknownParent):
             await place(engine, a_run("a", after=("a",)))
 
-    async def test_a_parent_in_the_batch_that_was_kept_out_is_the_one_that_kept_it_out(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_parent_in_the_batch_that_was_kept_out_is_the_one_that_kept_it_out(self, engine: Engine) -> None:
         await place(engine, a_run("parent", payload=b"held"))
         placements = await place(engine, a_run("parent"), a_run("child", after=("parent",)))
         assert [each.placing for each in placements] == [Placing.KEPT, Placing.PLACED]
@@ -277,9 +285,7 @@ class Parents(Fixtures):
         assert await take(engine) == []
         assert await states_of(engine, "parent", "child") == [State.CANCELLED, State.CANCELLED]
 
-    async def test_a_fallen_parent_whose_record_is_dropped_at_once_cancels_its_children(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_fallen_parent_whose_record_is_dropped_at_once_cancels_its_children(self, engine: Engine) -> None:
         parent = await start_one(engine, a_run("parent", retention=AT_ONCE))
         await place(engine, a_run("child", after=("parent",)))
         await fail(engine, parent)
@@ -288,9 +294,7 @@ class Parents(Fixtures):
 
     async def test_a_cancelled_child_with_no_retention_is_gone(self, engine: Engine) -> None:
         parent = await start_one(engine, a_run("parent"))
-        await place(
-            engine, a_run("child", after=("parent",), retention=AT_ONCE), a_run("last", after=("child",))
-        )
+        await place(engine, a_run("child", after=("parent",), retention=AT_ONCE), a_run("last", after=("child",)))
         await fail(engine, parent)
         assert await states_of(engine, "child", "last") == [None, State.CANCELLED]
 
@@ -301,9 +305,7 @@ class Parents(Fixtures):
         (placement,) = await place(engine, a_run("child"))
         assert placement.placing is Placing.PLACED
 
-    async def test_a_fenced_finish_of_a_parent_moves_no_child(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_fenced_finish_of_a_parent_moves_no_child(self, engine: Engine, clock: VirtualClock) -> None:
         late = await start_one(engine, a_run("parent"), worker="ann")
         await place(engine, a_run("child", after=("parent",)))
         clock.jump(LEASE + SECOND)
@@ -329,9 +331,7 @@ class Parents(Fixtures):
         assert keys(await take(engine)) == ["child"]
 
     @UNHAPPY
-    async def test_a_child_may_start_in_spite_of_a_parent_that_fell_already(
-        self, engine: Engine, end: State
-    ) -> None:
+    async def test_a_child_may_start_in_spite_of_a_parent_that_fell_already(self, engine: Engine, end: State) -> None:
         parent = await start_one(engine, a_run("parent"))
         await engine.finish([Settle(parent, end)])
         (placement,) = await place(engine, a_run("child", after=("parent",), after_failure=True))

@@ -121,9 +121,7 @@ class Progressing(Fixtures):
         assert (progress.current, progress.message) == (1, None)
         assert progress.total != 10
 
-    async def test_progress_begins_anew_when_the_run_is_taken_over(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_progress_begins_anew_when_the_run_is_taken_over(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         await engine.report([of(claim, increment=9)])
         clock.jump(LEASE + SECOND)

@@ -147,9 +147,7 @@ class Racing(Fixtures):
             Requeue(claim, attempt=2),
         ]
         many = await engines(engine, another)
-        answers = await asyncio.gather(
-            *(each.finish([verdict]) for each, verdict in zip(many, verdicts, strict=True))
-        )
+        answers = await asyncio.gather(*(each.finish([verdict]) for each, verdict in zip(many, verdicts, strict=True)))
         assert [answer for (answer,) in answers].count(Finished.DONE) == 1
         outcomes = [State.COMPLETED, State.FAILED, State.CANCELLED, State.QUEUED]
         (winner,) = (end for end, (answer,) in zip(outcomes, answers, strict=True) if answer is Finished.DONE)
@@ -175,9 +173,7 @@ class Racing(Fixtures):
         await place(engine, *(a_run(f"{n}") for n in range(10)))
         held = await take(engine, 10, worker="ann")
         clock.jump(LEASE + SECOND)
-        pulse, taken = await asyncio.gather(
-            beat(engine, *held, worker="ann"), take(await another(), 10, worker="bob")
-        )
+        pulse, taken = await asyncio.gather(beat(engine, *held, worker="ann"), take(await another(), 10, worker="bob"))
         assert pulse.lost <= {claim.id for claim in taken}
         late = await beat(engine, *held, worker="ann")
         assert late.lost == {claim.id for claim in taken}
@@ -210,9 +206,7 @@ class Racing(Fixtures):
         assert sorted(answer for (answer,) in answers) == [False, False, False, True]
         assert len(await take(engine)) == 1
 
-    async def test_parents_that_finish_at_once_wake_their_child_once(
-        self, engine: Engine, another: Another
-    ) -> None:
+    async def test_parents_that_finish_at_once_wake_their_child_once(self, engine: Engine, another: Another) -> None:
         await place(engine, *(a_run(f"{n}") for n in range(4)))
         claims = await take(engine)
         await place(engine, a_run("child", after=("0", "1", "2", "3")))
@@ -230,9 +224,7 @@ class Racing(Fixtures):
             await asyncio.gather(complete(engine, parent), place(other, child))
             assert (await take_one(engine)).id == child.id
 
-    async def test_several_connections_work_through_everything(
-        self, engine: Engine, another: Another
-    ) -> None:
+    async def test_several_connections_work_through_everything(self, engine: Engine, another: Another) -> None:
         """Schedulers, workers and cancellers at once; in the end each run has ended exactly once."""
         many = await engines(engine, another)
         over: Counter[str] = Counter()

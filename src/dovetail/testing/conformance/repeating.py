@@ -83,9 +83,7 @@ class Repeating(Fixtures):
         assert len(await all_runs(engine)) == 1
 
     @EVERY_RULE
-    async def test_a_request_repeated_after_the_end_places_nothing(
-        self, engine: Engine, conflict: Conflict
-    ) -> None:
+    async def test_a_request_repeated_after_the_end_places_nothing(self, engine: Engine, conflict: Conflict) -> None:
         run = a_run(conflict=conflict)
         await complete(engine, await start_one(engine, run))
         (placement,) = await place(engine, run)
@@ -121,6 +119,15 @@ class Repeating(Fixtures):
         postponement = a_run(due=clock.now() + MINUTE, conflict=Conflict.POSTPONE)
         await place(engine, postponement)
         before = await all_runs(engine)
+        await place(engine, postponement)
+        assert await all_runs(engine) == before
+
+    async def test_a_postponement_repeated_later_is_one(self, engine: Engine, clock: VirtualClock) -> None:
+        await place(engine, a_run(due=SECOND))
+        postponement = a_run(due=MINUTE, conflict=Conflict.POSTPONE)
+        await place(engine, postponement)
+        before = await all_runs(engine)
+        clock.jump(SECOND)
         await place(engine, postponement)
         assert await all_runs(engine) == before
 
@@ -161,9 +168,7 @@ class Repeating(Fixtures):
         assert await engine.finish([verdict]) == [Finished.ALREADY]
         assert await take(engine) == []
 
-    async def test_a_settle_repeated_after_its_key_was_used_again_was_accepted_already(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_settle_repeated_after_its_key_was_used_again_was_accepted_already(self, engine: Engine) -> None:
         successor = a_run()
         verdict = completed(await start_one(engine, a_run()), then=(successor,))
         await engine.finish([verdict])

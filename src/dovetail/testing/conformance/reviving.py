@@ -39,9 +39,7 @@ class Reviving(Fixtures):
     # A clean slate
 
     @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
-    async def test_a_run_that_is_over_goes_again(
-        self, engine: Engine, clock: VirtualClock, state: State
-    ) -> None:
+    async def test_a_run_that_is_over_goes_again(self, engine: Engine, clock: VirtualClock, state: State) -> None:
         claim = await start_one(engine, a_run(payload=b"arguments"))
         await engine.finish([Settle(claim, state)])
         clock.jump(SECOND)
@@ -254,15 +252,23 @@ class Reviving(Fixtures):
         await complete(engine, good)
         assert keys(await take(engine)) == ["child"]
 
-    async def test_a_dependent_with_a_parent_that_completed_does_not_wait_for_that(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_dependent_with_a_parent_that_completed_does_not_wait_for_that(self, engine: Engine) -> None:
         bad, good = await start(engine, a_run("bad"), a_run("good"))
         await place(engine, a_run("child", after=("bad", "good")))
         await complete(engine, good)
         await fail(engine, bad)
         await revive(engine, bad.id)
         assert await complete_one_by_one(engine) == ["bad", "child"]
+
+    async def test_a_parent_that_completes_twice_counts_once(self, engine: Engine) -> None:
+        one, two = await start(engine, a_run("1"), a_run("2"))
+        await place(engine, a_run("child", after=("1", "2")))
+        await complete(engine, one)
+        await revive(engine, one.id)
+        await complete(engine, await take_one(engine))
+        assert await state_of(engine, "child") is State.WAITING
+        await complete(engine, two)
+        assert keys(await take(engine)) == ["child"]
 
     async def test_reviving_a_completed_parent_leaves_its_children_alone(self, engine: Engine) -> None:
         parent = await start_one(engine, a_run("parent"))

@@ -123,9 +123,7 @@ class Scheduling(Fixtures):
             assert keys(await take(twin)) == ["a"]
         assert await state_of(engine, "a") is State.RUNNING
 
-    async def test_what_one_connection_schedules_another_claims(
-        self, engine: Engine, another: Another
-    ) -> None:
+    async def test_what_one_connection_schedules_another_claims(self, engine: Engine, another: Another) -> None:
         await place(engine, a_run())
         assert keys(await take(await another())) == ["a"]
 

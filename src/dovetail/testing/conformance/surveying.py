@@ -31,9 +31,7 @@ class Surveying(Fixtures):
     async def test_each_queue_is_counted_for_itself(self, engine: Engine) -> None:
         await place(engine, *(a_run(f"x{n}", queue="x") for n in range(3)), a_run("y", queue="y"))
         await take(engine, 1, queues=["x"])
-        counts = {
-            (each.queue, each.state): each.count for each in (await engine.survey()).counts if each.count
-        }
+        counts = {(each.queue, each.state): each.count for each in (await engine.survey()).counts if each.count}
         assert counts == {("x", State.RUNNING): 1, ("x", State.QUEUED): 2, ("y", State.QUEUED): 1}
 
     async def test_the_oldest_due_time_is_told(self, engine: Engine, clock: VirtualClock) -> None:

@@ -101,9 +101,7 @@ class Sweeping(Fixtures):
         await engine.sweep()
         assert await engine.sweep() == Swept()
 
-    async def test_any_connection_may_sweep(
-        self, engine: Engine, another: Another, clock: VirtualClock
-    ) -> None:
+    async def test_any_connection_may_sweep(self, engine: Engine, another: Another, clock: VirtualClock) -> None:
         await complete(engine, await start_one(engine, a_run()))
         clock.jump(HOUR)
         assert (await (await another()).sweep()).runs == 1

@@ -128,9 +128,7 @@ class Text(Fixtures):
         await assert_leaves_nothing(engine, clock)
 
     @EVERY_TEXT
-    async def test_a_windows_key_may_be_any_text(
-        self, engine: Engine, clock: VirtualClock, text: str
-    ) -> None:
+    async def test_a_windows_key_may_be_any_text(self, engine: Engine, clock: VirtualClock, text: str) -> None:
         limits = (Limit(text, 1, LEASE),)
         await place(engine, a_run("1", limits=limits), a_run("2", limits=limits))
         assert await complete_one_by_one(engine) == ["1"]

@@ -68,9 +68,7 @@ class Turns(Fixtures):
         await place(engine, a_run("first", due=MINUTE, limits=(ONE,), conflict=Conflict.REPLACE))
         assert keys(await take(engine)) == ["second"]
 
-    async def test_replacing_a_woken_run_by_one_without_limits_passes_its_turn_on(
-        self, engine: Engine
-    ) -> None:
+    async def test_replacing_a_woken_run_by_one_without_limits_passes_its_turn_on(self, engine: Engine) -> None:
         await wake_the_first(engine)
         await place(engine, a_run("first", conflict=Conflict.REPLACE))
         assert sorted(keys(await take(engine))) == ["first", "second"]
@@ -164,13 +162,9 @@ class Turns(Fixtures):
         await engine.cancel(["1"])
         assert keys(await take(engine)) == ["2"]
 
-    async def test_a_woken_run_of_a_paused_queue_does_not_keep_the_slot_from_others(
-        self, engine: Engine
-    ) -> None:
+    async def test_a_woken_run_of_a_paused_queue_does_not_keep_the_slot_from_others(self, engine: Engine) -> None:
         before = await start_one(engine, a_run("before", limits=(ONE,)))
-        await place(
-            engine, a_run("first", queue="x", limits=(ONE,)), a_run("second", queue="y", limits=(ONE,))
-        )
+        await place(engine, a_run("first", queue="x", limits=(ONE,)), a_run("second", queue="y", limits=(ONE,)))
         assert await take(engine) == []
         await complete(engine, before)
         await engine.hold([Hold(HoldKind.PAUSE, queue="x")])

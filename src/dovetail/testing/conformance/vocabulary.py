@@ -65,11 +65,14 @@ async def take(
 ) -> list[Claim]:
     """Claim as an obedient worker does: as long as something comes, or it is told not to wait."""
     claims: list[Claim] = []
+    in_vain = 0
     while len(claims) < want:
         claimed = await engine.claim(worker, want - len(claims), queues=tuple(queues), lease=lease)
         claims += claimed.claims
-        if not claimed.claims and (claimed.wait is None or claimed.wait > timedelta()):
+        in_vain = 0 if claimed.claims else in_vain + 1
+        if in_vain and (claimed.wait is None or claimed.wait > timedelta()):
             break
+        assert in_vain < 1000, "told a thousand times that there is work now, and there was none"
     return claims
 
 

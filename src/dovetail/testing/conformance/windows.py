@@ -91,9 +91,7 @@ class Windows(Fixtures):
 
     async def test_a_window_wakes_in_claim_order(self, engine: Engine, clock: VirtualClock) -> None:
         await start_one(engine, a_run("first", limits=(per_window(1),)))
-        await place(
-            engine, a_run("low", limits=(per_window(1),)), a_run("high", limits=(per_window(1),), priority=5)
-        )
+        await place(engine, a_run("low", limits=(per_window(1),)), a_run("high", limits=(per_window(1),), priority=5))
         assert await take(engine) == []
         clock.jump(WINDOW)
         assert keys(await take(engine)) == ["high"]
@@ -130,9 +128,7 @@ class Windows(Fixtures):
         clock.jump(SECOND)
         assert keys(await take(engine)) == ["2", "3"]
 
-    async def test_a_dropping_window_cancels_what_it_refuses(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_dropping_window_cancels_what_it_refuses(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, *limited(3, per_window(1, drop=True)))
         assert keys(await take(engine)) == ["0"]
         assert await states_of(engine, "1", "2") == [State.CANCELLED, State.CANCELLED]
@@ -143,9 +139,7 @@ class Windows(Fixtures):
         await take(engine)
         assert await state_of(engine, "1") is None
 
-    async def test_a_dropping_window_that_is_open_drops_nothing(
-        self, engine: Engine, clock: VirtualClock
-    ) -> None:
+    async def test_a_dropping_window_that_is_open_drops_nothing(self, engine: Engine, clock: VirtualClock) -> None:
         await complete(engine, await start_one(engine, a_run("a", limits=(per_window(1, drop=True),))))
         clock.jump(WINDOW)
         assert (await start_one(engine, a_run("b", limits=(per_window(1, drop=True),)))).key == "b"
@@ -159,8 +153,14 @@ class Windows(Fixtures):
         clock.jump(WINDOW)
         assert keys(await take(engine)) == ["3"]
 
+    async def test_each_run_states_its_own_window(self, engine: Engine, clock: VirtualClock) -> None:
+        wide, narrow = Limit("rate", 2, MINUTE), Limit("rate", 2, SECOND)
+        await complete(engine, await start_one(engine, a_run("1", limits=(wide,))))
+        clock.jump(2 * SECOND)
+        await complete(engine, await start_one(engine, a_run("2", limits=(narrow,))))
+        await place(engine, a_run("3", limits=(wide,)))
+        assert await take(engine) == []
+
     async def test_windows_of_different_keys_do_not_meddle(self, engine: Engine) -> None:
-        await place(
-            engine, a_run("a", limits=(Limit("x", 1, MINUTE),)), a_run("b", limits=(Limit("y", 1, MINUTE),))
-        )
+        await place(engine, a_run("a", limits=(Limit("x", 1, MINUTE),)), a_run("b", limits=(Limit("y", 1, MINUTE),)))
         assert keys(await take(engine)) == ["a", "b"]

@@ -1,10 +1,15 @@
 -- Claiming: leases that lapsed, what became due, what is ready, and starting it.
 
 -- name: lapsed
--- takes docket, now, at most
-SELECT seq, id, queue, crashes, crash_limit, stop FROM dovetail_run
+-- takes docket, now, at most, the queues as JSON or NULL for all, the paused ones as JSON
+SELECT seq, crashes, crash_limit, stop FROM dovetail_run
 WHERE docket = ?1 AND state = 'running' AND lease <= ?2
+  AND (?4 IS NULL OR queue IN (SELECT value FROM json_each(?4)))
+  AND queue NOT IN (SELECT value FROM json_each(?5))
 ORDER BY lease LIMIT ?3
+
+-- name: count_crash
+UPDATE dovetail_run SET crashes = crashes + 1 WHERE seq = ?
 
 -- name: take_over
 -- takes seq, worker, lease, now
@@ -34,18 +39,18 @@ WHERE docket = ?1 AND state = 'queued' AND queue = ?2
 ORDER BY priority, place, due, id LIMIT ?3
 
 -- name: start
--- takes seq, worker, lease, now
+-- takes the seqs as JSON, worker, lease, now
 UPDATE dovetail_run SET state = 'running', epoch = epoch + 1, worker = ?2, lease = ?3, started = ?4, turn = NULL
-WHERE seq = ?1
-RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers
+WHERE seq IN (SELECT value FROM json_each(?1))
+RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers, seq
 
 -- name: next_due
 -- takes docket
 SELECT MIN(due) FROM dovetail_run WHERE docket = ?1 AND state = 'scheduled' AND parked_on IS NULL
 
 -- name: next_lapse
--- takes docket
-SELECT MIN(lease) FROM dovetail_run WHERE docket = ?1 AND state = 'running'
+-- takes docket, now; what has lapsed already and was left is not for this worker
+SELECT MIN(lease) FROM dovetail_run WHERE docket = ?1 AND state = 'running' AND lease > ?2
 
 -- name: next_opening
 -- takes docket

@@ -12,21 +12,22 @@ ON CONFLICT (docket, id) DO UPDATE SET last_seen = excluded.last_seen, info = ex
 -- name: forget_worker
 DELETE FROM dovetail_worker WHERE docket = ?1 AND id = ?2
 
--- name: holds_version
-SELECT holds FROM dovetail_docket WHERE id = ?
+-- name: note_time
+-- takes docket, now; the latest time that any process went by, and the version of the holds
+UPDATE dovetail_docket SET mark = MAX(mark, ?2) WHERE id = ?1 RETURNING mark, holds
 
 -- name: ask_to_stop
 UPDATE dovetail_run SET stop = 1 WHERE seq = ?
 
--- name: newest_of_key
--- takes docket, key
-SELECT seq, state FROM dovetail_run
+-- name: over_of_key
+-- takes docket, key, now
+SELECT 1 FROM dovetail_run
 WHERE seq IN (
     SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
     UNION ALL
     SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1 AND key IS NULL
 )
-ORDER BY state IN ('scheduled', 'queued', 'waiting', 'running') DESC, seq DESC
+AND expires > ?3
 LIMIT 1
 
 -- name: report
@@ -49,7 +50,7 @@ RETURNING id, progress, total, message
 
 -- name: terminal
 -- takes id, docket
-SELECT seq, COALESCE(key, id), queue, tribe, weight, key FROM dovetail_run
+SELECT seq, COALESCE(key, id), queue, tribe, weight FROM dovetail_run
 WHERE id = ?1 AND docket = ?2 AND state IN ('completed', 'failed', 'cancelled') AND expires > ?3
 
 -- name: revive

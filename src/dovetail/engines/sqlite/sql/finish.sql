@@ -7,7 +7,21 @@ UPDATE dovetail_run SET
     expires = ?5 + CASE ?4 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
-RETURNING seq, COALESCE(key, id), limits, children, expires, worker, started, attempt, failures
+RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, failures
+
+-- name: settle_many
+-- takes pairs of id and epoch as JSON, docket, state, now: runs that end alike, with nothing to keep of each
+UPDATE dovetail_run SET
+    state = ?3, finished = ?4, lease = NULL, stop = 0,
+    expires = ?4 + CASE ?3 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    progress = NULL, total = NULL, message = NULL, reported = NULL
+WHERE seq IN (
+    -- CROSS keeps the order: a look-up by id for each pair, not a scan of all that runs.
+    SELECT run.seq FROM json_each(?1) AS pair
+    CROSS JOIN dovetail_run AS run ON run.id = json_extract(pair.value, '$[0]') AND run.docket = ?2
+    WHERE run.epoch = json_extract(pair.value, '$[1]') AND run.state = 'running'
+)
+RETURNING seq, id, COALESCE(key, id), limits, children, expires, worker
 
 -- name: requeue
 -- takes id, docket, epoch, state, due, attempt, payload, error, place
@@ -19,13 +33,19 @@ WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
 RETURNING seq, COALESCE(key, id), limits, failures
 
 -- name: standing
--- takes id, docket
-SELECT seq, state, epoch, COALESCE(key, id), queue, tribe, weight, worker, stop FROM dovetail_run WHERE id = ?1 AND docket = ?2
+-- takes id, docket, epoch
+SELECT state, attempt, queue, tribe, weight, worker, stop FROM dovetail_run
+WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
--- name: newer_pending
+-- name: other_pending
 -- takes docket, key, seq
 SELECT 1 FROM dovetail_run
-WHERE docket = ?1 AND key = ?2 AND seq > ?3 AND state IN ('scheduled', 'queued', 'waiting')
+WHERE seq IN (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
+    UNION ALL
+    SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1 AND key IS NULL
+)
+AND seq <> ?3 AND state IN ('scheduled', 'queued', 'waiting')
 
 -- name: add_error
 INSERT INTO dovetail_error (run, number, attempt, at, worker, type, message, traceback) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -4,13 +4,9 @@
 -- takes docket, limit
 SELECT COUNT(*) FROM dovetail_slot WHERE docket = ?1 AND limit_key = ?2
 
--- name: forget_old_starts
--- takes docket, limit, the beginning of the window
-DELETE FROM dovetail_start WHERE docket = ?1 AND limit_key = ?2 AND at <= ?3
-
 -- name: recent_starts
--- takes docket, limit
-SELECT at FROM dovetail_start WHERE docket = ?1 AND limit_key = ?2 ORDER BY at
+-- takes docket, limit, at most; the latest first
+SELECT at FROM dovetail_start WHERE docket = ?1 AND limit_key = ?2 ORDER BY at DESC LIMIT ?3
 
 -- name: hold_slot
 INSERT OR IGNORE INTO dovetail_slot (docket, limit_key, run) VALUES (?, ?, ?)

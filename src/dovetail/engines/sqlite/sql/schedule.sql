@@ -1,5 +1,9 @@
 -- Scheduling: who holds a key, placing a run, and moving or removing the one that waits.
 
+-- name: any_key_held
+-- takes docket, keys as JSON
+SELECT 1 FROM dovetail_run WHERE docket = ?1 AND key IN (SELECT value FROM json_each(?2)) LIMIT 1
+
 -- name: known
 -- takes docket, id
 SELECT state FROM dovetail_run WHERE id = ?2 AND docket = ?1
@@ -22,6 +26,15 @@ INSERT INTO dovetail_run (
     waits_for, after_failure, doomed_by, finished, expires, error
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: place_alike
+-- takes what the runs have in common (docket, task, queue, priority, state, created, attempt, crash limit, place and the
+-- three retentions), then id, due and payload of each; the rows are added by `bulk`
+INSERT INTO dovetail_run (
+    docket, task, queue, priority, state, created, attempt, crash_limit, place,
+    keep_completed, keep_failed, keep_cancelled, id, due, payload
+)
+VALUES {rows}
 ON CONFLICT (id, docket) DO NOTHING
 
 -- name: linger
@@ -39,13 +52,14 @@ WHERE seq = ?1
 UPDATE dovetail_run SET due = ?2, postponed_by = ?3 WHERE seq = ?1
 
 -- name: parent_of
--- takes docket, id or key; the newest
+-- takes docket, id or key, now; the newest that is kept
 SELECT seq, id, state FROM dovetail_run
 WHERE seq IN (
     SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1
     UNION ALL
     SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
 )
+AND (expires IS NULL OR expires > ?3)
 ORDER BY id = ?2 DESC, seq DESC
 LIMIT 1
 
