@@ -50,8 +50,10 @@ def decode(kind: type[Body], data: bytes) -> tuple[Body, bool]:
         return _decode_strictly(kind, data), False
     except msgspec.ValidationError as error:
         raise Refused(f"it has not the form of a {kind.__name__.lower()}") from error
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise Refused("it is not valid JSON") from error
+    except RecursionError as error:
+        raise Refused("it is nested too deeply") from error
 
 
 def _decode_strictly(kind: type[Body], data: bytes) -> Body:

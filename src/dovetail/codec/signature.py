@@ -126,7 +126,8 @@ def _slot(parameter: Parameter, hint: Any) -> Slot:
 
 def _is_provided(hint: Any) -> bool:
     """Whether the hint's metadata supplies the value, also from behind a `type` statement."""
-    hint = getattr(hint, "__value__", hint)
+    if not isinstance(hint, type):
+        hint = getattr(hint, "__value__", hint)
     if get_origin(hint) is not Annotated:
         return False
     base, *metadata = get_args(hint)

@@ -124,6 +124,8 @@ def _back_to_work(
     payload: bytes | None,
 ) -> None:  # fmt: skip
     (waits_for,) = session.one("parents_not_over", seq)
+    if waits_for:
+        session.run("part", seq)
     state = State.WAITING if waits_for else State.QUEUED
     place = 0.0 if waits_for else fairness.place(session, queue, group, weight)
     session.run("revive", seq, state, session.now, payload, place, waits_for)

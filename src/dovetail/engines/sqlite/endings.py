@@ -53,7 +53,9 @@ def settle_children(session: Session, parent: int, parent_id: str, *, completed:
                     ended.append((seq, doomed[0], False))
                 elif doomed[4] <= session.now:
                     forget(session, seq)
-            elif waits_for > 1:
+                continue
+            session.run("meet", parent, seq)
+            if waits_for > 1:
                 session.run("parent_is_over", seq)
             else:
                 _release(session, seq, due, queue, group, weight)

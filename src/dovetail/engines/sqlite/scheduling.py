@@ -104,7 +104,7 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
     )  # fmt: skip
     seq = inserted.lastrowid or 0
     if parents:
-        _hang_on(session, seq, [parent for parent, _, _ in parents])
+        _hang_on(session, seq, [parent for parent, _, _ in parents], unmet)
     if heir_of and heir_of.children:
         _inherit(session, seq, run.id, heir_of, dead=bool(dead))
     if run.key != run.id:
@@ -122,9 +122,9 @@ def _parent(session: Session, run: NewRun, reference: str) -> tuple[int, str, st
     return found
 
 
-def _hang_on(session: Session, child: int, parents: list[int]) -> None:
+def _hang_on(session: Session, child: int, parents: list[int], unmet: list[int]) -> None:
     for parent in parents:
-        session.run("add_edge", parent, child)
+        session.run("add_edge", parent, child, parent not in unmet)
         session.run("count_child", parent)
 
 

@@ -83,6 +83,7 @@ CREATE TABLE dovetail_error (
 CREATE TABLE dovetail_edge (
     parent INTEGER NOT NULL,
     child  INTEGER NOT NULL,
+    met    INTEGER NOT NULL,                -- the parent is over, and the child has counted it
     PRIMARY KEY (parent, child)
 ) WITHOUT ROWID;
 CREATE INDEX dovetail_edge_child ON dovetail_edge (child);

@@ -66,6 +66,13 @@ WHERE seq = ?1
 SELECT COUNT(*) FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.parent
 WHERE edge.child = ?1 AND run.state NOT IN ('completed', 'failed', 'cancelled')
 
+-- name: part
+-- takes child: it waits again for those of its parents that are not over
+UPDATE dovetail_edge SET met = (
+    SELECT run.state IN ('completed', 'failed', 'cancelled') FROM dovetail_run AS run WHERE run.seq = dovetail_edge.parent
+)
+WHERE child = ?1
+
 -- name: parent_that_failed
 -- takes child
 SELECT run.id FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.parent

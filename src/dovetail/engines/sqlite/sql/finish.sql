@@ -71,7 +71,11 @@ RETURNING id, COALESCE(key, id), limits, children, expires, attempt, failures, w
 -- takes parent
 SELECT run.seq, run.waits_for, run.after_failure, run.due, run.queue, run.tribe, run.weight, run.turn
 FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.child
-WHERE edge.parent = ?1 AND run.state = 'waiting'
+WHERE edge.parent = ?1 AND edge.met = 0 AND run.state = 'waiting'
+
+-- name: meet
+-- takes parent, child: a parent that ends twice counts once
+UPDATE dovetail_edge SET met = 1 WHERE parent = ?1 AND child = ?2
 
 -- name: parent_is_over
 -- takes child

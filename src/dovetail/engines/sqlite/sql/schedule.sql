@@ -64,7 +64,7 @@ ORDER BY id = ?2 DESC, seq DESC
 LIMIT 1
 
 -- name: add_edge
-INSERT OR IGNORE INTO dovetail_edge (parent, child) VALUES (?, ?)
+INSERT OR IGNORE INTO dovetail_edge (parent, child, met) VALUES (?, ?, ?)
 
 -- name: count_child
 UPDATE dovetail_run SET children = children + 1 WHERE seq = ?
