@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any, Self
@@ -32,6 +31,7 @@ from dovetail.worker.roster import Reason, Roster
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import Seeder
 from dovetail.worker.settler import Settler
+from dovetail.worker.threads import Threads
 
 logger = logging.getLogger("dovetail.worker")
 
@@ -210,8 +210,7 @@ class Crew:
         self._stop_requests = 0
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
-        # Each thread costs nothing until a plain function needs it.
-        self._threads = ThreadPoolExecutor(worker.concurrency, thread_name_prefix="dovetail-task")
+        self._threads = Threads(worker.concurrency)
         lines = Lines(self._clock, worker.labels())
         runner = Runner(docket, self._clock, self._threads, lines, worker.fallback_task)
         attend = runner.run if budget is None else budget.around(runner.run)
@@ -266,7 +265,7 @@ class Crew:
                 self._stop_beating()
                 await pulse
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
             self.finished.set()
 
     async def _drain(self) -> None:

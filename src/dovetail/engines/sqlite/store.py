@@ -403,20 +403,10 @@ class Stores:
             return
         with self._lock:
             store.users -= 1
-            if store.users or store.location.is_memory:
+            if store.users:
                 return
             self._open = {name: each for name, each in self._open.items() if each is not store}
         store.close()
-
-    def forget_memory(self, name: str) -> None:
-        """Let a store in memory go, with all it holds."""
-        with self._lock:
-            gone = [
-                key for key, store in self._open.items() if store.location.is_memory and store.location.name == name
-            ]
-            stores = [self._open.pop(key) for key in gone]
-        for store in stores:
-            store.close()
 
     def _abandon(self) -> None:
         # The inherited handles are kept, never closed: closing them would drop the parent's locks.
