@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from uncalled_for import Dependency
 
@@ -67,8 +67,8 @@ class Behavior(Dependency["Behavior"]):
     parameter's `Annotated` metadata, and then it wraps the call and the parameter keeps its value.
     """
 
-    single: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
-    """A task may declare one behavior of each kind; a subclass that sets this to False allows several."""
+    single = False
+    """Whether a task may declare only one behavior of this kind, subclasses included."""
 
     parameter: str | None = None
     """The parameter in whose metadata the behavior stands, if it does."""

@@ -18,6 +18,8 @@ class Perpetual(Behavior):
     that knows the task starts it, and heals it should it ever be gone.
     """
 
+    single = True
+
     def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:
         self.every = checks.duration(every, "every")
         self.automatic = automatic

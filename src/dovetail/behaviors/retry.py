@@ -25,6 +25,8 @@ class Retry(Behavior):
     In the body, `retry.attempt` is the number of this try; `retry.after(delay)` and `retry.at(when)` ask for another.
     """
 
+    single = True
+
     def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
         self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)
         self.delay = checks.duration(delay, "delay")

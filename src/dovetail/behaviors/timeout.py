@@ -20,6 +20,8 @@ class Timeout(Behavior):
     the function returns.
     """
 
+    single = True
+
     def __init__(self, base: timedelta) -> None:
         self.base = checks.duration(base, "base", positive=True)
         self._key = ""

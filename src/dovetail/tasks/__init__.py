@@ -18,8 +18,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The standard tasks use executions, which are made of tasks: they are imported when first asked for.
-    if name == "standard_tasks":
-        from dovetail.tasks.standard import standard_tasks
+    if name in ("standard_tasks", "trace", "fail", "sleep"):
+        from dovetail.tasks import standard
 
-        return standard_tasks
+        return getattr(standard, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from dovetail.behaviors import Retry
 from dovetail.execution import Execution
@@ -25,7 +25,7 @@ async def fail(message: str, execution: Execution[None] = CurrentExecution(), re
 
 async def sleep(seconds: float, logger: _Logger = TaskLogger()) -> None:
     """Take as long as it is told."""
-    logger.info("sleeping for %s", timedelta(seconds=seconds))
+    logger.info("Sleeping for %s seconds", seconds)
     await asyncio.sleep(seconds)
 
 

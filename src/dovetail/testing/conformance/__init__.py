@@ -32,6 +32,7 @@ import pytest
 # Before the modules are imported: their assertions are to explain themselves.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
+from dovetail.testing.conformance.batches import Batches  # noqa: E402
 from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
 from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
 from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
@@ -86,6 +87,7 @@ class Conformance(
     Emptiness,
     Racing,
     Bounds,
+    Batches,
     Text,
 ):
     """The whole contract."""
@@ -93,6 +95,7 @@ class Conformance(
 
 __all__ = [
     "Another",
+    "Batches",
     "Bounds",
     "Cancelling",
     "Claiming",

@@ -169,14 +169,21 @@ class Cancelling(Fixtures):
         clock.jump(LEASE - SECOND)
         assert (await beat(engine, claim)).lost == frozenset()
 
-    async def test_a_requeue_does_not_forget_the_request_to_stop(self, engine: Engine) -> None:
-        """The run either ends there, or hears of the request again when it is next claimed."""
+    async def test_a_requeue_of_a_run_that_was_asked_to_stop_ends_it(self, engine: Engine, clock: VirtualClock) -> None:
+        claim = await start_one(engine, a_run())
+        await place(engine, a_run("child", after=("a",)))
+        await engine.cancel(["a"])
+        assert await engine.finish([Requeue(claim, attempt=2)]) == [Finished.DONE]
+        run = await newest(engine, "a")
+        assert (run.state, run.finished) == (State.CANCELLED, clock.now())
+        assert await state_of(engine, "child") is State.CANCELLED
+        assert await take(engine) == []
+
+    async def test_such_a_requeue_may_be_repeated(self, engine: Engine) -> None:
         claim = await start_one(engine, a_run())
         await engine.cancel(["a"])
-        await engine.finish([Requeue(claim, attempt=1)])
-        if await state_of(engine, "a") is not State.CANCELLED:
-            again = await take_one(engine)
-            assert (await beat(engine, again)).stopping == {again.id}
+        verdict = Requeue(claim, attempt=2)
+        assert await engine.finish([verdict, verdict]) == [Finished.DONE, Finished.ALREADY]
 
     async def test_the_request_to_stop_does_not_reach_the_next_run_of_the_key(self, engine: Engine) -> None:
         claim = await start_one(engine, a_run())

@@ -188,7 +188,8 @@ class Ledger:
         """What an engine may answer to this verdict now."""
         claim, record = verdict.claim, self.records[verdict.claim.id]
         if record.is_held_by(claim):
-            gives_way = isinstance(verdict, Requeue) and self.pending_of(record.run.key)
+            goes_again = isinstance(verdict, Requeue) and not record.stopping
+            gives_way = goes_again and self.pending_of(record.run.key)
             return {Finished.YIELDED if gives_way else Finished.DONE}
         if verdict == record.last and not record.gone:
             return {Finished.ALREADY}
@@ -203,6 +204,8 @@ class Ledger:
             record.gone = True
         elif isinstance(verdict, Settle):
             self.end(record, verdict.state, now)
+        elif record.stopping:
+            self.end(record, State.CANCELLED, now)
         else:
             record.state, record.attempt, record.stopping = State.SCHEDULED, verdict.attempt, False
             record.due, record.lease_until = moment(verdict.due, now), None

@@ -285,7 +285,7 @@ class Machine(RuleBasedStateMachine):
     )
     def settle(self, data: st.DataObject, state: State, successor: bool) -> None:
         claim = self.any_of(data, self.handles)
-        then = (NewRun(new_id(), claim.key, "task", retention=KEPT),) if successor else ()
+        then = (NewRun(new_id(), claim.key, "task", queue="limited", retention=KEPT),) if successor else ()
         failure = BOOM if state is State.FAILED else None
         self.step(self._finish(Settle(claim, state, b"result", failure, then)))
 
@@ -313,9 +313,9 @@ class Machine(RuleBasedStateMachine):
                 self.ledger.schedule(run, now)
 
     def is_left_open(self, record: Record) -> bool:
-        """The contract is silent on a requeue after a request to stop, and on children of a run that gives way."""
-        gives_way = self.ledger.pending_of(record.run.key) is not None
-        return record.stopping or (gives_way and bool(self.ledger.waiting_for(record)))
+        """The contract is silent on the children of a run that gives way."""
+        gives_way = not record.stopping and self.ledger.pending_of(record.run.key) is not None
+        return gives_way and bool(self.ledger.waiting_for(record))
 
     # Leases
 

@@ -167,6 +167,15 @@ class Parents(Fixtures):
         run = await newest(engine, "child")
         assert (run.state, run.doomed_by) == (State.CANCELLED, parent.id)
 
+    async def test_a_run_that_falls_when_it_is_scheduled_is_kept_for_its_retention(
+        self, engine: Engine, clock: VirtualClock
+    ) -> None:
+        await fail(engine, await start_one(engine, a_run("parent")))
+        child = a_run("child", after=("parent",))
+        await place(engine, child)
+        clock.jump(child.retention.cancelled - SECOND)
+        assert await state_of(engine, "child") is State.CANCELLED
+
     async def test_a_parent_that_fell_already_outweighs_one_that_is_live(self, engine: Engine) -> None:
         await fail(engine, await start_one(engine, a_run("fallen")))
         await place(engine, a_run("live"))
