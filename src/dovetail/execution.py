@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
 
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
@@ -38,9 +38,11 @@ class Disposition(StrEnum):
 
 
 class StateEvent(TypedDict, total=False):
-    type: Literal["state"]
-    key: str
-    state: State
+    """A run's state, as `subscribe` tells it; of the rest only what is known or has changed."""
+
+    type: Required[Literal["state"]]
+    key: Required[str]
+    state: Required[State]
     when: str | None
     worker: str | None
     started_at: str | None
@@ -195,6 +197,7 @@ class Execution(Generic[R]):
         self.id = run.id
         self.state = run.state
         self.when = run.due
+        self.attempt = run.attempt
         self.worker = run.worker
         self.started_at = run.started
         self.completed_at = run.finished
@@ -223,10 +226,7 @@ class Execution(Generic[R]):
             while True:
                 run = await self._read()
                 if run is None:
-                    raise ResultExpired(
-                        f"the run {self._key!r} is over and its record is no longer kept; give the docket a longer"
-                        " execution_ttl to fetch results"
-                    )
+                    raise self._expired()
                 self.take_in(run)
                 if run.state.is_terminal:
                     return run
@@ -243,10 +243,18 @@ class Execution(Generic[R]):
             return None
         if event.id == run.id and event.state is not None and event.state.is_terminal:
             found = await self._docket.engine.find(RunQuery(ids=(run.id,), limit=1))
+            if not found.items and event.has_result and event.state is State.COMPLETED:
+                raise self._expired()
             ended = found.items[0] if found.items else run.but(state=event.state, error=event.error)
             self.take_in(ended)
             return ended
         return None
+
+    def _expired(self) -> ResultExpired:
+        return ResultExpired(
+            f"the run {self._key!r} is over and its record is no longer kept; give the docket a longer execution_ttl to"
+            " fetch results"
+        )
 
     def _outcome(self, run: Run) -> R:
         codec, types = self._docket.codec, Task.of(self._function).types
@@ -279,7 +287,13 @@ class Execution(Generic[R]):
             if _progress_now(self._key, now) != _progress_now(self._key, before):
                 yield _progress_now(self._key, now)
             async for event in events:
-                yield _told(self._key, event)
+                if event.state is None and event.progress is None:
+                    # Something may have changed, and nobody said what.
+                    before, now = now, await self._read()
+                    if _state_now(self._key, now) != _state_now(self._key, before):
+                        yield _state_now(self._key, now)
+                else:
+                    yield _told(self._key, event)
 
 
 def _deadline(timeout: timedelta | None, deadline: datetime | None) -> datetime | None:

@@ -54,8 +54,12 @@ def failed(text: str | None, failure: Failure | None, run: Any) -> ExecutionFail
     """What `get_result` raises for a run that failed: an ExecutionFailed that is also the built-in type which the task
     raised, so that `except ValueError` works."""
     name = failure.type if failure else (text or "").partition(":")[0]
-    message = failure.message if failure else (text or "the run failed, and left no word why")
-    error = _kind(name)(message)
+    kind = _kind(name)
+    if failure is None:
+        message = text or "the run failed, and left no word why"
+    else:
+        message = str(failure) if kind is ExecutionFailed else failure.message
+    error = kind(message)
     error.run = run
     error.failure = failure
     return error
@@ -65,7 +69,8 @@ def _kind(name: str) -> type[ExecutionFailed]:
     found = _kinds.get(name)
     if found is None:
         builtin = getattr(builtins, name, None)
-        if not (isinstance(builtin, type) and issubclass(builtin, Exception)):
+        # A group wants to be made with its members, which are not kept.
+        if not (isinstance(builtin, type) and issubclass(builtin, Exception)) or issubclass(builtin, ExceptionGroup):
             return ExecutionFailed
         found = _kinds[name] = type(name, (ExecutionFailed, builtin), {})
     return found

@@ -36,4 +36,5 @@ class Event(Noun, frozen=True):
     started: datetime | None = None
     finished: datetime | None = None
     error: str | None = None
+    has_result: bool = False  # the run ended with one, whether or not it is kept
     progress: Progress | None = None

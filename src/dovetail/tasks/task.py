@@ -9,6 +9,7 @@ from typing import Any
 
 from uncalled_for import (
     Dependency,
+    Provided,
     get_annotation_dependencies,
     get_dependency_parameters,
     get_signature,
@@ -65,7 +66,7 @@ class Task:
         return {
             name: value
             for name, value in bound.arguments.items()
-            if not isinstance(value, Dependency) or name in kwargs
+            if name in kwargs or not (isinstance(value, Dependency) or value is Provided)
         }
 
 

@@ -87,8 +87,7 @@ class Intake:
             return None
         self.moved = self._clock.monotonic()
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
-        for claim in claimed.claims:
-            self._roster.start(claim, sent + self._lease.total_seconds())
+        self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed
 
     async def _reason_to_look(self, wait: timedelta | None) -> None:

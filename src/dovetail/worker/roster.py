@@ -1,15 +1,20 @@
-"""The roster: which runs this worker has in hand, and what has been said about each."""
+"""The roster: which runs this worker has in hand, and what has been said about each.
+
+Beside the runs that are at work there may be a few in reserve: claimed, and started as soon as a slot is free. They
+bridge the time that a claim takes, and only when runs are so short that it matters: `Pace` says how many.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from dovetail.model import Claim, Verdict
+from dovetail.model import Claim, Requeue, Settle, State, Verdict
 
 logger = logging.getLogger("dovetail.worker")
 
@@ -55,11 +60,14 @@ class Roster:
         self._settle = settle
         self._name = name
         self._running: dict[str, Tenure] = {}
+        self._reserve: dict[str, Tenure] = {}
         self._settling: dict[str, Tenure] = {}
+        self._pace = Pace()
 
     @property
     def room(self) -> int:
-        return self.concurrency - len(self._running)
+        """How many more claims are wanted."""
+        return self.concurrency - len(self._running) + self._pace.foresight(self.concurrency) - len(self._reserve)
 
     @property
     def running(self) -> list[Tenure]:
@@ -67,34 +75,54 @@ class Roster:
 
     def in_hand(self) -> list[Tenure]:
         """Everything whose lease has to be renewed. May be asked from another thread."""
-        return [*list(self._running.values()), *list(self._settling.values())]
+        return [*list(self._running.values()), *list(self._reserve.values()), *list(self._settling.values())]
 
-    def start(self, claim: Claim, deadline: float) -> None:
-        tenure = Tenure(claim, deadline)
-        self._running[claim.id] = tenure
-        self.is_idle.clear()
-        if not self.room:
+    def claimed(self, claims: Sequence[Claim], deadline: float, took: float) -> None:
+        """Take in what a claim brought; it took so many seconds."""
+        if claims:
+            self._pace.claim_took(took)
+            self.is_idle.clear()
+        for claim in claims:
+            tenure = Tenure(claim, deadline)
+            if len(self._running) < self.concurrency:
+                self._start(tenure)
+            else:
+                self._reserve[claim.id] = tenure
+        if self.room <= 0:
             self.has_room.clear()
+
+    def _start(self, tenure: Tenure) -> None:
+        self._running[tenure.claim.id] = tenure
         loop = asyncio.get_running_loop()
-        tenure.task = loop.create_task(self._see_through(tenure), name=f"{self._name} - task:{claim.key}")
+        tenure.task = loop.create_task(self._see_through(tenure), name=f"{self._name} - task:{tenure.claim.key}")
 
     async def _see_through(self, tenure: Tenure) -> None:
         """Run a claim to its verdict. Whatever happens, the slot is free afterwards."""
         claim = tenure.claim
         verdict: Verdict | None = None
+        started = time.monotonic()
         try:
             verdict = await self._attend(tenure)
         except BaseException:
             # The runner lets nothing through; this is for errors of our own, so that one run cannot stop the rest.
             logger.exception("the run %r ended without a verdict; its lease will lapse", claim.key)
         finally:
+            self._pace.run_took(time.monotonic() - started)
             if self._running.get(claim.id) is tenure:
                 del self._running[claim.id]
             if verdict is not None:
-                self._settling[claim.id] = tenure
-                self._settle(verdict)
+                self._judged(tenure, verdict)
+            self._start_reserve()
             self.has_room.set()
             self._note_idle()
+
+    def _start_reserve(self) -> None:
+        while self._reserve and len(self._running) < self.concurrency:
+            self._start(self._reserve.pop(next(iter(self._reserve))))
+
+    def _judged(self, tenure: Tenure, verdict: Verdict) -> None:
+        self._settling[tenure.claim.id] = tenure
+        self._settle(verdict)
 
     def settled(self, claim: Claim) -> None:
         """The store has heard the verdict."""
@@ -104,14 +132,52 @@ class Roster:
         self._note_idle()
 
     def stop(self, run_id: str, reason: Reason) -> None:
-        tenure = self._running.get(run_id)
-        if tenure is not None:
-            tenure.stop(reason)
+        """Stop a run, or keep one that is in reserve from starting."""
+        tenure = self._reserve.pop(run_id, None)
+        if tenure is None:
+            tenure = self._running.get(run_id)
+            if tenure is not None:
+                tenure.stop(reason)
+        elif reason is Reason.STOP:
+            self._judged(tenure, Settle(tenure.claim, State.CANCELLED))
+        elif reason is Reason.SHUTDOWN:
+            self._judged(tenure, Requeue(tenure.claim, tenure.claim.attempt))
+        self._note_idle()
 
     def stop_all(self, reason: Reason) -> None:
         for tenure in self.running:
             tenure.stop(reason)
 
+    def release_reserve(self) -> None:
+        """Hand back what has not started: it costs no attempt."""
+        for run_id in list(self._reserve):
+            self.stop(run_id, Reason.SHUTDOWN)
+
     def _note_idle(self) -> None:
-        if not self._running and not self._settling:
+        if not self._running and not self._reserve and not self._settling:
             self.is_idle.set()
+
+
+class Pace:
+    """How long runs and claims take, of late; and so, how many runs would end while the next claim is under way."""
+
+    LONGEST = 0.01
+    """Seconds that a run may take for others to be held in reserve behind it."""
+    MOST = 100
+
+    def __init__(self) -> None:
+        self._run = self.LONGEST
+        self._claim = 0.0
+
+    def run_took(self, seconds: float) -> None:
+        # A long run is noticed at once, short ones have to prove themselves.
+        self._run = seconds if seconds > self._run else self._run * 0.95 + seconds * 0.05
+
+    def claim_took(self, seconds: float) -> None:
+        self._claim = self._claim * 0.8 + min(seconds, self.LONGEST) * 0.2
+
+    def foresight(self, concurrency: int) -> int:
+        """How many claims to hold in reserve: none, unless runs are short."""
+        if self._run >= self.LONGEST:
+            return 0
+        return min(int(concurrency * self._claim / max(self._run, 0.0001)), self.MOST)

@@ -269,7 +269,8 @@ class Crew:
             self.finished.set()
 
     async def _drain(self) -> None:
-        """Let running work end, for as long as there is grace; then hand it back."""
+        """Hand back what has not started; let running work end while there is grace, then hand it back too."""
+        self.roster.release_reserve()
         if not self.roster.running:
             return
         idle = asyncio.ensure_future(self.roster.is_idle.wait())

@@ -52,7 +52,9 @@ def claim(session: Session, worker: str, want: int, queues: Sequence[str], lease
     offered = queues or _ready_queues(session)
     open_queues = [queue for queue in dict.fromkeys(offered) if queue not in paused]
     looked_at_all &= _take_ready(session, worker, want, until, open_queues, claims)
-    return Claimed(claims, None if len(claims) == want else _wait(session, looked_at_all))
+    # What this call itself has set free may lie in a queue that it was already past.
+    settled = looked_at_all and not session.work
+    return Claimed(claims, None if len(claims) == want else _wait(session, settled))
 
 
 def _take_over(
@@ -189,9 +191,9 @@ def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered
     )  # fmt: skip
 
 
-def _wait(session: Session, exhausted: bool) -> timedelta | None:
-    """How long until something known becomes due."""
-    if not exhausted:
+def _wait(session: Session, settled: bool) -> timedelta | None:
+    """How long until something known becomes due; no time at all, if there may be more right now."""
+    if not settled:
         return timedelta()
     moments = [
         session.one("next_due", session.docket)[0],

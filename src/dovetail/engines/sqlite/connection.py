@@ -47,7 +47,7 @@ def _configure(db: sqlite3.Connection, location: Location, durability: str, *, r
     # Checkpoints are ours to run, under the write lock: SQLite before 3.51.3 can corrupt a file when an
     # automatic one races a commit of another process.
     db.execute("PRAGMA wal_autocheckpoint = 0")
-    db.execute("PRAGMA journal_size_limit = 67108864")
+    db.execute("PRAGMA journal_size_limit = 16777216")
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
     db.execute("PRAGMA temp_store = MEMORY")

@@ -8,8 +8,10 @@ dead socket loses the hint, which costs a listener one slow poll.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +21,25 @@ import msgspec
 from dovetail.model import Event, EventKind
 from dovetail.model.identifier import new_id
 
+LONGEST_NAME = 32
+"""Bytes that a socket's own name may have, with the slash before it."""
 LONGEST_PATH = 100
 """Bytes that a socket's path may have; the smallest limit known is 104 with its NUL."""
 LARGEST = 60_000
 POLL = 1.0
 """Seconds between looks for hints that did not arrive."""
 POLL_WITHOUT_BELL = 0.1
+
+
+def bells_of(database: Path) -> Path:
+    """The folder of the sockets: beside the database, or, where that path is too long for a socket, in a private folder
+    under the system's temporary one that every process of the same user finds alike."""
+    beside = Path(f"{database}-bells")
+    if len(os.fsencode(beside)) + LONGEST_NAME <= LONGEST_PATH:
+        return beside
+    digest = hashlib.sha256(os.fsencode(database.resolve())).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"dovetail-{os.getuid()}-{digest}"
+
 
 _LETTERS = {
     EventKind.WORK: "w",
@@ -171,7 +186,8 @@ class Listener:
                 except OSError:
                     self._stopping.wait(POLL_WITHOUT_BELL)
             if not self._stopping.is_set() and self._has_changed():
-                self._heard(0, [Event(EventKind.WORK)])
+                # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself.
+                self._heard(0, [Event(kind) for kind in EventKind])
 
     def _tell(self, message: bytes) -> None:
         if not message:
@@ -189,6 +205,8 @@ def _bound(folder: Path, path: Path) -> socket.socket | None:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
+        if os.stat(folder).st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to somebody else")
         listening.bind(str(path))
     except OSError:
         listening.close()

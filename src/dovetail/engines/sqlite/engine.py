@@ -149,7 +149,7 @@ class SqliteEngine:
         )
         await asyncio.to_thread(store.watch, watcher)
         try:
-            yield _events(heard)
+            yield Events(heard)
         finally:
             store.unwatch(watcher)
 
@@ -185,9 +185,18 @@ class SqliteEngine:
         return store
 
 
-async def _events(heard: asyncio.Queue[Event]) -> AsyncIterator[Event]:
-    while True:
-        yield await heard.get()
+class Events:
+    """The events heard. Not a generator: one that is cancelled while it waits is over, and waiting for an event with a
+    time limit must not be the end of listening."""
+
+    def __init__(self, heard: asyncio.Queue[Event]) -> None:
+        self._heard = heard
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._heard.get()
 
 
 def _docket_of(session: Session, name: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,11 +20,14 @@ _encode = msgspec.json.encode
 
 
 def finish(session: Session, verdicts: Sequence[Verdict]) -> list[Finished]:
-    plain = [verdict for verdict in verdicts if _is_plain(verdict)] if len(verdicts) >= WORTH_IT else []
-    if len({verdict.claim.id for verdict in plain}) < max(len(plain), WORTH_IT):
-        plain = []
-    done = _settle_plain(session, plain) if plain else frozenset[str]()
+    done = _settle_plain(session, _plain(verdicts)) if len(verdicts) >= WORTH_IT else frozenset[str]()
     return [Finished.DONE if verdict.claim.id in done else _finish(session, verdict) for verdict in verdicts]
+
+
+def _plain(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Those that can be settled before the others, all at once: each is the only word on its run."""
+    spoken_of = Counter(verdict.claim.id for verdict in verdicts)
+    return [verdict for verdict in verdicts if _is_plain(verdict) and spoken_of[verdict.claim.id] == 1]
 
 
 def _is_plain(verdict: Verdict) -> bool:
@@ -64,9 +68,11 @@ def _settle(session: Session, verdict: Settle) -> Finished:
     seq, key, held, children, expires, worker, attempt, failures = row
     if failure:
         endings.note_error(session, seq, failures, attempt, worker, failure)
-    session.tell_state(
-        claim.id, key, verdict.state, finished=from_microseconds(session.now), error=error, worker=worker
-    )
+    if session.tells:
+        session.tell_state(
+            claim.id, key, verdict.state, finished=from_microseconds(session.now), error=error, worker=worker,
+            has_result=verdict.result is not None,
+        )  # fmt: skip
     if held or children or expires <= session.now:
         endings.after_end(session, seq, claim.id, verdict.state, held, children, expires)
     if verdict.then:

@@ -94,6 +94,8 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         state, place = ready_or_scheduled(session, due, run.queue, run.group, run.weight)
     completed, failed, cancelled = bulk.keeps(run.retention)
     over = session.now if dead else None
+    if run.key != run.id:
+        session.run("linger", session.docket, run.key, session.now + LINGER)
     inserted = session.run(
         "place",
         session.docket, run.id, None if run.key == run.id else run.key, run.task, run.queue, -run.priority,
@@ -107,8 +109,6 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         _hang_on(session, seq, [parent for parent, _, _ in parents], unmet)
     if heir_of and heir_of.children:
         _inherit(session, seq, run.id, heir_of, dead=bool(dead))
-    if run.key != run.id:
-        session.run("linger", session.docket, run.key, session.now + LINGER)
     if not dead:
         session.work = session.work or state is not State.WAITING
     session.tell_state(run.id, run.key, state, when=from_microseconds(due))

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from dovetail.clock import Clock
 from dovetail.engines.sqlite import connection
 from dovetail.engines.sqlite.ballast import Ballast
-from dovetail.engines.sqlite.doorbell import Listener, Neighbours
+from dovetail.engines.sqlite.doorbell import Listener, Neighbours, bells_of
 from dovetail.engines.sqlite.location import Location, holds_database, inspect
 from dovetail.engines.sqlite.session import Session
 from dovetail.errors import EngineFull, NotADatabase
@@ -32,6 +32,8 @@ GATHERED = 512
 """How many requests may share a transaction."""
 CHECKPOINT_AT = 16 * 1024 * 1024
 """Bytes of write-ahead log after which it is written back."""
+COMMIT_BYTES, CHANGE_BYTES = 20_000, 1_000
+"""What a commit, and each row it changes, adds to the log, roughly: SQLite does not say."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Watcher:
         # Docket 0 stands for any: the file changed, and nobody knows how.
         if event.kind not in self.kinds or docket not in (0, self.docket):
             return False
-        if event.kind not in (EventKind.STATE, EventKind.PROGRESS):
+        if docket == 0 or event.kind not in (EventKind.STATE, EventKind.PROGRESS):
             return True
         return self.keys is None or event.key in self.keys
 
@@ -90,7 +92,9 @@ class Store:
         self._watching = threading.Lock()
         self._listener: Listener | None = None
         self._identity: tuple[int, int] | None = None
-        folder = None if location.path is None else Path(f"{location.path}-bells")
+        self._changes = 0  # rows changed, when it was last looked
+        self._logged = 0  # bytes in the log since it was last begun anew, roughly
+        folder = None if location.path is None else bells_of(location.path)
         self._neighbours = Neighbours(folder) if folder else None
         self._bells = folder
         self._ballast = Ballast(location.path)
@@ -269,15 +273,21 @@ class Store:
         db.execute("RELEASE request")
 
     def _checkpoint(self) -> None:
-        """Write the log back once it is long. The write lock is held meanwhile, so no commit can race it."""
-        path = self.location.path
-        if path is None:
+        """Write the log back once it is long. The write lock is held meanwhile, so no commit can race it.
+
+        The file is begun anew, not cut off: commits that overwrite it are much faster than commits that make it grow.
+        """
+        changes = self._writer.total_changes
+        self._logged += COMMIT_BYTES + (changes - self._changes) * CHANGE_BYTES
+        self._changes = changes
+        if self._logged < CHECKPOINT_AT or self.location.is_memory:
             return
         try:
-            if os.stat(f"{path}-wal").st_size >= CHECKPOINT_AT:
-                self._truncate_log()
-        except (OSError, sqlite3.Error):
-            return  # a reader is in the way, or another process was faster: the next commit tries again
+            ((is_busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        except sqlite3.Error:
+            is_busy = 1
+        # With a reader in the way it is tried again after a while.
+        self._logged = CHECKPOINT_AT * 3 // 4 if is_busy else 0
 
     def _truncate_log(self) -> None:
         self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -9,6 +9,8 @@ from dovetail.engines.sqlite import endings, limits
 from dovetail.engines.sqlite.session import Session
 from dovetail.model import Swept
 
+VACUUMED = 250
+"""Pages that a sweep gives back to the file system."""
 TABLES = ("run", "slot", "start", "opening", "share", "hold", "worker")
 
 
@@ -26,6 +28,7 @@ def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
     session.run("forget_idle_shares", session.docket)
     session.run("forget_idle_openings", session.docket)
     repaired = _free_orphans(session) + limits.refill(session, at_most)
+    session.db.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
     return Swept(len(expired), workers, holds, repaired, more=at_most in (len(expired), starts))
 
 

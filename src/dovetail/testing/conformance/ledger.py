@@ -35,7 +35,8 @@ class Record:
     state: State = State.SCHEDULED
     attempt: int = 1
     crashes: int = 0
-    epoch: int = 0
+    epoch: int = 0  # of the last claim
+    seen: int = 0  # the last that the engine showed
     parents: set[str] = field(default_factory=set[str])
     unmet: set[str] = field(default_factory=set[str])  # parents that are not over
     doomed_by: str | None = None
@@ -163,9 +164,11 @@ class Ledger:
 
     def _inherit(self, heir: Record, replaced: Record) -> None:
         """What hung on a run that was replaced hangs on its replacement."""
-        for child in self.waiting_for(replaced):
-            child.parents = child.parents - {replaced.run.id} | {heir.run.id}
-            child.unmet = child.unmet - {replaced.run.id} | {heir.run.id}
+        for child in self.records.values():
+            for parents in (child.parents, child.unmet):
+                if replaced.run.id in parents:
+                    parents.remove(replaced.run.id)
+                    parents.add(heir.run.id)
         replaced.gone = True
 
     def _parent(self, reference: str) -> Record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from dovetail.clock import VirtualClock
@@ -225,6 +227,18 @@ class Limits(Fixtures):
         await place(engine, *limited(2, Limit("slots", 1, drop=True)), a_run("child", after=("1",)))
         await take(engine)
         assert await state_of(engine, "child") is State.CANCELLED
+
+    async def test_a_child_that_a_drop_sets_free_is_not_slept_through(self, engine: Engine) -> None:
+        await place(engine, *limited(2, Limit("slots", 1, drop=True)))
+        await place(engine, a_run("rescue", after=("1",), after_failure=True, queue="another"))
+        assert keys(await take(engine)) == ["0", "rescue"]
+
+    async def test_a_worker_that_looks_once_is_told_of_what_a_drop_set_free(self, engine: Engine) -> None:
+        await start_one(engine, a_run("holder", limits=(Limit("slots", 1),)))
+        await place(engine, a_run("dropped", limits=(Limit("slots", 1, drop=True),)))
+        await place(engine, a_run("rescue", after=("dropped",), after_failure=True, queue="another"))
+        claimed = await engine.claim("worker", 1, lease=LEASE)
+        assert keys(claimed.claims) == ["rescue"] or claimed.wait == timedelta()
 
     async def test_a_dropping_limit_with_room_drops_nothing(self, engine: Engine) -> None:
         dropping = Limit("slots", 1, drop=True)

@@ -12,7 +12,7 @@ RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, fa
 -- name: settle_many
 -- takes pairs of id and epoch as JSON, docket, state, now: runs that end alike, with nothing to keep of each
 UPDATE dovetail_run SET
-    state = ?3, finished = ?4, lease = NULL, stop = 0,
+    state = ?3, finished = ?4, result = NULL, error = NULL, lease = NULL, stop = 0,
     expires = ?4 + CASE ?3 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE seq IN (

@@ -1,0 +1,57 @@
+"""Empty stores for the systems to use."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+_serial = itertools.count()
+
+
+class Shelf(Protocol):
+    """Where the stores of one measurement come from."""
+
+    def fresh(self) -> str:
+        """The URL of a store that nothing has touched yet."""
+        ...
+
+    def clear(self) -> None: ...
+
+
+class SqliteShelf:
+    """Files in a directory, gone afterwards: the next measurement shall not share the disk with them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.resolve()
+        self._paths: list[Path] = []
+
+    def fresh(self) -> str:
+        path = self._directory / f"store-{next(_serial)}.db"
+        self._paths.append(path)
+        return f"sqlite:///{path}"
+
+    def clear(self) -> None:
+        for path in self._paths:
+            for beside in self._directory.glob(f"{path.name}*"):
+                shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
+
+
+SHELVES = {"sqlite": SqliteShelf}
+
+
+@contextmanager
+def shelf(engine: str, directory: Path) -> Iterator[Shelf]:
+    """Stores for one measurement."""
+    made = SHELVES[engine](directory)
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+def sqlite_path(url: str) -> str:
+    return url.removeprefix("sqlite:///")

@@ -1,0 +1,147 @@
+"""The reference says what the code says: names, signatures, settings and errors."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dovetail
+from dovetail import codec, errors
+from dovetail.clock import SYSTEM_CLOCK
+from dovetail.engine import interface
+from tests.docs.pages import BLOCKS, ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+API = REFERENCE / "api.md"
+WHOLE = ("Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Behavior")
+"""Classes of which every public member is described."""
+HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
+KINDS = {"posonlyargs": 0, "args": 1, "vararg": 2, "kwonlyargs": 3, "kwarg": 4}
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def described() -> dict[str, ast.ClassDef | Definition]:
+    """What the page defines in its stubs, by name."""
+    stubs = [statement for block in BLOCKS[API] if block.is_python for statement in ast.parse(block.body).body]
+    return {each.name: each for each in stubs if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+
+
+def functions() -> Iterator[tuple[str, Definition, Any]]:
+    """Every function and method of the page, beside the real one."""
+    for name, stub in described().items():
+        real = getattr(dovetail, name, None) or getattr(codec, name)
+        if not isinstance(stub, ast.ClassDef):
+            yield name, stub, real
+            continue
+        for member in stub.body:
+            if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name}.{member.name}", member, inspect.getattr_static(real, member.name)
+
+
+FUNCTIONS = list(functions())
+
+
+def test_every_public_name_is_described() -> None:
+    text = API.read_text(encoding="utf-8")
+    assert [name for name in dovetail.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_public_member_is_described(name: str) -> None:
+    stub = described()[name]
+    assert isinstance(stub, ast.ClassDef)
+    told = {each.name for each in stub.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    real = getattr(dovetail, name)
+    members = {
+        member
+        for member, value in vars(real).items()
+        if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod))
+    }
+    # The hooks of a behavior are described once, with their base.
+    assert members - told - (set() if name == "Behavior" else HOOKS) == set()
+
+
+@pytest.mark.parametrize(("stub", "real"), [each[1:] for each in FUNCTIONS], ids=[each[0] for each in FUNCTIONS])
+def test_a_signature_is_the_real_one(stub: Definition, real: Any) -> None:
+    if isinstance(real, property):
+        assert [each.id for each in stub.decorator_list if isinstance(each, ast.Name)] == ["property"]
+        return
+    is_classmethod = isinstance(real, classmethod)
+    parameters = inspect.signature(real.__func__ if is_classmethod else real).parameters.values()
+    assert list(signature_of(stub)) == [
+        (each.name, each.kind.value, each.default if each.default is not each.empty else None) for each in parameters
+    ]
+    assert is_classmethod == ("classmethod" in [getattr(each, "id", "") for each in stub.decorator_list])
+
+
+def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
+    """Name, kind and default of each parameter."""
+    arguments = stub.args
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
+    for argument, default in zip(arguments.args, defaults, strict=True):
+        yield argument.arg, KINDS["args"], value_of(default)
+    if arguments.vararg:
+        yield arguments.vararg.arg, KINDS["vararg"], None
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield argument.arg, KINDS["kwonlyargs"], value_of(default)
+    if arguments.kwarg:
+        yield arguments.kwarg.arg, KINDS["kwarg"], None
+
+
+def value_of(default: ast.expr | None) -> Any:
+    return default and eval(ast.unparse(default), {"timedelta": timedelta, "SYSTEM_CLOCK": SYSTEM_CLOCK})
+
+
+def test_every_setting_is_described() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bDOVETAIL_[A-Z_]+\b", sources)) == set(re.findall(r"\bDOVETAIL_[A-Z_]+\b", text))
+
+
+def test_every_error_is_described_with_its_code() -> None:
+    lines = (REFERENCE / "errors.md").read_text(encoding="utf-8").splitlines()
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DovetailError)
+    ]
+    told = [kind for kind in kinds if any(f"`{kind.__name__}`" in line and f"`{kind.code}`" in line for line in lines)]
+    assert [kind.__name__ for kind in kinds if kind not in told] == []
+
+
+def test_the_contract_is_the_docstring_of_the_interface() -> None:
+    page = " ".join((ROOT / "docs" / "explanation" / "contract.md").read_text(encoding="utf-8").split())
+    contract = inspect.cleandoc(interface.__doc__ or "").split("\n\n")[2:]
+    assert [paragraph for paragraph in contract if " ".join(paragraph.split()) not in page] == []
+
+
+def test_the_contract_page_shows_every_verb() -> None:
+    page = (ROOT / "docs" / "explanation" / "contract.md").read_text(encoding="utf-8")
+    verbs = [name for name, value in vars(interface.Engine).items() if not name.startswith("_") and callable(value)]
+    assert [verb for verb in verbs if f"def {verb}(" not in page] == []
+
+
+def pages_with_links() -> list[Path]:
+    return list(BLOCKS)
+
+
+@pytest.mark.parametrize("page", pages_with_links(), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors_of(found), target
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
