@@ -31,6 +31,12 @@ class EngineFull(EngineUnavailable):
     code = "engine_full"
 
 
+class StoreDamaged(DovetailError):
+    """Something in the store cannot be read: it was altered by hand, or the disk has failed."""
+
+    code = "store_damaged"
+
+
 class OutcomeUnknown(DovetailError):
     """The store may or may not have done what was asked. Repeating the same call is safe."""
 

@@ -26,7 +26,7 @@ def _type_name(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:  # a broken __str__ is the exception's own affair
         return f"<the text of this exception cannot be had: {_type_name(broken)}>"
 
 
@@ -34,7 +34,7 @@ def _traceback(error: BaseException) -> str:
     try:
         lines = traceback.TracebackException.from_exception(error, limit=50, compact=True, max_group_depth=5).format()
         return _clipped("".join(lines), LONGEST_TRACEBACK)
-    except Exception as broken:
+    except BaseException as broken:  # as above; a recursive cause, for one
         return f"<the traceback of this exception cannot be had: {_type_name(broken)}>"
 
 

@@ -47,7 +47,7 @@ def _judge(limits: Sequence[Limit], usage: Mapping[str, Usage], now: int) -> Ref
 
 def opens_at(limit: Limit, used: Usage) -> int:
     """When a windowed limit has room for one more start: 0 if it has already."""
-    if limit.window is None or len(used.starts) < limit.capacity:
+    if limit.window is None or not 0 < limit.capacity <= len(used.starts):
         return 0
     width = round(limit.window.total_seconds() * 1_000_000)
     return used.starts[-limit.capacity] + width

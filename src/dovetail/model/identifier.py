@@ -11,6 +11,15 @@ _lock = threading.Lock()
 _last = 0
 
 
+def _after_fork() -> None:
+    """A lock that another thread of the parent held would never be free in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def new_id() -> str:
     """A fresh id. Within a process each is greater than the one before."""
     global _last

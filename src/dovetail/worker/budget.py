@@ -28,7 +28,10 @@ class Budget:
 
     def _last_word(self, verdict: Verdict | None) -> Verdict | None:
         """A verdict without what would run a spent key again."""
-        if verdict is None or self._left.get(verdict.claim.key, 1) > 0:
+        if isinstance(verdict, Requeue) and verdict.attempt == verdict.claim.attempt:
+            self._left[verdict.claim.key] += 1  # handed back: it did not count as a run
+            return verdict
+        if verdict is None or self._left[verdict.claim.key] > 0:
             return verdict
         if isinstance(verdict, Requeue):
             return Settle(verdict.claim, State.FAILED, failure=verdict.failure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,9 +11,8 @@ from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claimed, RunQuery, State
+from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
-
-logger = logging.getLogger("dovetail.worker")
 
 FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""

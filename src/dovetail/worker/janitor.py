@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from datetime import timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
-from dovetail.errors import EngineUnavailable
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.errors import DovetailError
+from dovetail.worker.logs import logger
 
 INTERVAL = timedelta(seconds=15)
 BREATHER = timedelta(milliseconds=50)
@@ -31,5 +29,5 @@ class Janitor:
             try:
                 while (await self._engine.sweep(silent_for=self._silent_for())).more:
                     await self._clock.sleep(BREATHER)
-            except EngineUnavailable as error:
+            except DovetailError as error:
                 logger.error("the store could not be swept: %s", error)

@@ -10,8 +10,7 @@ from dovetail.behaviors import Outcome
 from dovetail.clock import Clock, from_microseconds
 from dovetail.execution import Execution
 from dovetail.model import Claim, Requeue, Settle, Verdict
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.worker.logs import logger
 
 
 class Lines:

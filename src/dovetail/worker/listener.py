@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -10,8 +9,7 @@ from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable
 from dovetail.model import Event, EventKind, Topic
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.worker.logs import logger
 
 
 class Listener:

@@ -7,7 +7,6 @@ worker its leases; and from there it sees that the loop is blocked, and by what.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import traceback
@@ -20,9 +19,8 @@ from dovetail.engine import Engine
 from dovetail.errors import DovetailError
 from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo
+from dovetail.worker.logs import logger
 from dovetail.worker.roster import Reason, Roster
-
-logger = logging.getLogger("dovetail.worker")
 
 MARGIN = 0.2
 """The part of a lease that must be left: a body is stopped before its lease could lapse."""
@@ -112,6 +110,7 @@ class PulseThread:
         self._roster = roster
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
         self._finished = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -131,9 +130,9 @@ class PulseThread:
             raise self._error
 
     def stop(self) -> None:
+        self._stopped = True
         if self._loop is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._pulse.stop)
+            _on(self._loop, self._pulse.stop)
 
     def _beat(self, worker_loop: asyncio.AbstractEventLoop, watched: int) -> None:
         try:
@@ -144,6 +143,8 @@ class PulseThread:
 
     async def _run(self, worker_loop: asyncio.AbstractEventLoop, watched: int) -> None:
         self._loop = asyncio.get_running_loop()
+        if self._stopped:
+            return  # told to stop before the thread had begun
         watching = asyncio.create_task(Watchdog(worker_loop, watched, self._roster).run(), name="dovetail-watchdog")
         try:
             await self._pulse.run(worker_loop)

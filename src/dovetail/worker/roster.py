@@ -7,7 +7,7 @@ bridge the time that a claim takes, and only when runs are so short that it matt
 from __future__ import annotations
 
 import asyncio
-import logging
+import inspect
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.worker.logs import logger
 
 
 class Reason(Enum):
@@ -37,11 +36,27 @@ class Tenure:
     task: asyncio.Task[None] | None = None
 
     def stop(self, reason: Reason) -> None:
-        """Ask the body to stop. The first reason stands, unless the lease is lost, which overrules all."""
+        """Ask the body to stop, once. The first reason stands, unless the lease is lost, which overrules all."""
+        if self.reason is reason or self.reason is Reason.LOST:
+            return
         if self.reason is None or reason is Reason.LOST:
             self.reason = reason
-        if self.task is not None:
+        # A task that is cancelled before it began would never run, and never free its slot.
+        if self.task is not None and not _is_unbegun(self.task):
             self.task.cancel()
+
+    def unbegun(self) -> Verdict | None:
+        """The verdict on a claim that was stopped before its body began."""
+        if self.reason is Reason.STOP:
+            return Settle(self.claim, State.CANCELLED)
+        if self.reason is Reason.SHUTDOWN:
+            return Requeue(self.claim, self.claim.attempt)
+        return None
+
+
+def _is_unbegun(task: asyncio.Task[None]) -> bool:
+    coroutine = task.get_coro()
+    return inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 
 Attend = Callable[[Tenure], Coroutine[Any, Any, Verdict | None]]
@@ -102,7 +117,7 @@ class Roster:
         verdict: Verdict | None = None
         started = time.monotonic()
         try:
-            verdict = await self._attend(tenure)
+            verdict = tenure.unbegun() if tenure.reason else await self._attend(tenure)
         except BaseException:
             # The runner lets nothing through; this is for errors of our own, so that one run cannot stop the rest.
             logger.exception("the run %r ended without a verdict; its lease will lapse", claim.key)
@@ -133,15 +148,14 @@ class Roster:
 
     def stop(self, run_id: str, reason: Reason) -> None:
         """Stop a run, or keep one that is in reserve from starting."""
-        tenure = self._reserve.pop(run_id, None)
+        reserved = self._reserve.pop(run_id, None)
+        tenure = reserved or self._running.get(run_id)
         if tenure is None:
-            tenure = self._running.get(run_id)
-            if tenure is not None:
-                tenure.stop(reason)
-        elif reason is Reason.STOP:
-            self._judged(tenure, Settle(tenure.claim, State.CANCELLED))
-        elif reason is Reason.SHUTDOWN:
-            self._judged(tenure, Requeue(tenure.claim, tenure.claim.attempt))
+            return
+        tenure.stop(reason)
+        verdict = tenure.unbegun() if reserved else None
+        if verdict is not None:
+            self._judged(tenure, verdict)
         self._note_idle()
 
     def stop_all(self, reason: Reason) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
@@ -21,12 +20,11 @@ from dovetail.injection import current_execution, resolved
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.tasks import Task, TaskFunction
 from dovetail.worker.lines import Lines
+from dovetail.worker.logs import logger
 from dovetail.worker.roster import Reason, Tenure
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
-
-logger = logging.getLogger("dovetail.worker")
 
 UNKNOWN_DELAY = timedelta(seconds=5)
 """How long a run whose task is not known here waits before another worker, or this one, may try it."""
@@ -150,20 +148,21 @@ class Runner:
         """Run a plain function in a thread. A thread cannot be stopped, so whoever cancels waits for it, except a
         worker that is out of time: a run must not start elsewhere while its first attempt is still at it."""
         context = contextvars.copy_context()
-        running = asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, lambda: context.run(_captured, call))
         cancelled: asyncio.CancelledError | None = None
         while not running.done():
             try:
                 await asyncio.shield(running)
             except asyncio.CancelledError as error:
-                if running.cancelled() or tenure.reason in (Reason.SHUTDOWN, Reason.LOST):
+                if tenure.reason in (Reason.SHUTDOWN, Reason.LOST):
                     raise
                 cancelled = error
-            except BaseException:  # noqa: S110 - the body's own; looked at below
-                pass
-        if cancelled is not None and running.exception() is None:
+        result, error = running.result()
+        if error is not None:
+            raise error
+        if cancelled is not None:
             raise cancelled
-        result = running.result()
         if asyncio.iscoroutine(result):
             return await result  # a plain function that returned a coroutine
         return result
@@ -213,8 +212,7 @@ class Runner:
             return Settle(claim, State.CANCELLED, failure=failure)
         if not isinstance(error, asyncio.CancelledError):
             return None
-        task = asyncio.current_task()
-        if tenure.reason is Reason.SHUTDOWN or (task is not None and task.cancelling()):
+        if tenure.reason is Reason.SHUTDOWN:
             return Requeue(claim, claim.attempt)  # handed back, at no cost
         return Settle(claim, State.CANCELLED)  # the body cancelled itself
 
@@ -224,7 +222,7 @@ class Runner:
             return
         try:
             outcome.stored = self._codec.dump_result(task.types, outcome.result)
-        except Exception as error:
+        except BaseException as error:
             logger.error("the result of %r cannot be stored: %s", task.function.__name__, error)
             outcome.failure = failure_of(error)
 
@@ -232,8 +230,20 @@ class Runner:
         outcome.failure = failure_of(error)
         try:
             outcome.stored = self._codec.dump_exception(error)
-        except Exception:
+        except BaseException:  # its text is kept all the same
             outcome.stored = None
+
+
+Captured = tuple[Any, BaseException | None]
+
+
+def _captured(call: Callable[[], Any]) -> Captured:
+    """What a call returned, or raised. Some exceptions mean something else to a future or to a coroutine that waits for
+    it, so none goes that way."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error
 
 
 def _settle(claim: Claim, outcome: Outcome) -> Settle:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
-from dovetail.errors import EngineUnavailable
+from dovetail.errors import DovetailError
 from dovetail.model import NewRun, Retention
 from dovetail.tasks import Drafter, Task, TaskFunction
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.worker.logs import logger
 
 INTERVAL = timedelta(seconds=60)
+RETRY = timedelta(seconds=1)
 
 
 class Seeder:
@@ -30,18 +29,23 @@ class Seeder:
         self._drafter = drafter
         self._retention = retention
 
-    async def seed(self) -> None:
+    async def seed(self) -> bool:
+        """Start what is not there; whether the store could be asked."""
         runs = self.seeds()
-        if runs:
-            await self._engine.schedule(runs)
+        try:
+            if runs:
+                await self._engine.schedule(runs)
+        except DovetailError as error:
+            logger.warning("automatic tasks could not be looked after: %s", error)
+            return False
+        return True
 
     async def run(self) -> None:
+        """Look after them from time to time. The first look is the worker's own, before it claims anything."""
         while True:
             await self._clock.sleep(INTERVAL)
-            try:
-                await self.seed()
-            except EngineUnavailable as error:
-                logger.warning("automatic tasks could not be looked after: %s", error)
+            while not await self.seed():
+                await self._clock.sleep(RETRY)
 
     def seeds(self) -> list[NewRun]:
         """The first run of every task that is to run unasked."""

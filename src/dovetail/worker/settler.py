@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -11,8 +10,7 @@ from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, Finished, Verdict
-
-logger = logging.getLogger("dovetail.worker")
+from dovetail.worker.logs import logger
 
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=2)

@@ -57,9 +57,6 @@ def _perform(future: Future[T], call: Callable[..., T], args: tuple[Any, ...], k
         return
     try:
         result = call(*args, **kwargs)
-    except StopIteration as error:
-        # asyncio refuses to carry this one, as coroutines do: they turn it into the same.
-        future.set_exception(RuntimeError("the function raised StopIteration").with_traceback(error.__traceback__))
     except BaseException as error:  # whoever waits for it is told
         future.set_exception(error)
     else:

@@ -26,14 +26,13 @@ from dovetail.worker.intake import Intake
 from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
 from dovetail.worker.listener import Listener
+from dovetail.worker.logs import logger
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.roster import Reason, Roster
 from dovetail.worker.runner import Runner
-from dovetail.worker.seeder import Seeder
+from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
 from dovetail.worker.threads import Threads
-
-logger = logging.getLogger("dovetail.worker")
 
 FLUSH_TIME = 5.0
 """Seconds that a worker which is out of time still gives to writing down outcomes."""
@@ -247,8 +246,7 @@ class Crew:
     async def work(self) -> None:
         self._announce()
         try:
-            if self._worker.schedule_automatic_tasks:
-                await self.seeder.seed()
+            await self._seed()
             async with asyncio.TaskGroup() as group:
                 pulse = group.create_task(self._beat(), name="dovetail pulse")
                 settling = group.create_task(self.settler.run(), name="dovetail settler")
@@ -267,6 +265,13 @@ class Crew:
         finally:
             self._threads.shutdown()
             self.finished.set()
+
+    async def _seed(self) -> None:
+        """Start automatic tasks before anything is claimed: a worker that is to finish must not miss them."""
+        if not self._worker.schedule_automatic_tasks:
+            return
+        while not await self.seeder.seed() and not self._stop_requests:
+            await self._clock.sleep(RETRY)
 
     async def _drain(self) -> None:
         """Hand back what has not started; let running work end while there is grace, then hand it back too."""

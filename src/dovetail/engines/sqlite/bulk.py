@@ -19,8 +19,6 @@ ROWS = 100
 """How many runs go into one statement. SQLite before 3.32 knows 999 parameters; each run takes three."""
 COMMON = 12
 """How many parameters the runs of one statement share."""
-LATEST = 2**62
-"""As far in the future as a run can be due."""
 
 _encode = msgspec.json.encode
 
@@ -54,7 +52,7 @@ def _shape(run: NewRun) -> Shape | None:
 
 
 def _place_alike(session: Session, shape: Shape, runs: list[NewRun]) -> list[Placement]:
-    dues = [min(session.moment(run.due), LATEST) for run in runs]
+    dues = [session.moment(run.due) for run in runs]
     ready = [due <= session.now for due in dues]
     if all(ready) or not any(ready):
         return _insert(session, shape, runs, dues, State.QUEUED if ready[0] else State.SCHEDULED)
@@ -74,6 +72,7 @@ def _insert(session: Session, shape: Shape, runs: list[NewRun], dues: list[int],
     ]  # fmt: skip
     for run, due in zip(runs, dues, strict=True):
         values += (run.id, due, run.payload)
+        session.payload += len(run.payload)
     inserted = session.db.execute(_statement(len(runs)), values).rowcount
     session.work = session.work or bool(inserted)
     if session.tells:

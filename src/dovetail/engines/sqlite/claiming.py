@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
-
-import msgspec
 
 from dovetail.clock import duration_to_microseconds, from_microseconds
 from dovetail.engine.admission import Refusal, Usage, admit
@@ -23,7 +21,10 @@ OPENED = 100
 
 
 _NO_HEADERS: dict[str, str] = {}
-_encode = msgspec.json.encode
+
+
+Leapt = Callable[[timedelta], bool]
+"""Whether the clock was set forward within such a time."""
 
 
 class Ready(NamedTuple):
@@ -39,33 +40,51 @@ class Ready(NamedTuple):
     turn: str | None
 
 
-def claim(session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, grace: bool) -> Claimed:
-    """Lease up to `want` runs. In a time of `grace`, after the clock leapt, no lease counts as lapsed."""
+def claim(
+    session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, leapt: Leapt
+) -> Claimed:
+    """Lease up to `want` runs. For a while after the clock leapt, no lease counts as lapsed."""
     if want <= 0:
         return Claimed([])
     until = session.now + duration_to_microseconds(lease)
     paused = {queue for (queue,) in session.all("paused", session.docket, session.now)}
+    working = _open(queues or _queues(session, "first_running_queue"), paused)
     claims: list[Claim] = []
-    looked_at_all = grace or _take_over(session, worker, want, until, queues, paused, claims)
+    grace = leapt(lease)
+    looked_at_all = grace or _take_over(session, worker, want, until, working, claims)
     limits.open_windows(session, OPENED)
     _promote(session)
-    offered = queues or _ready_queues(session)
-    open_queues = [queue for queue in dict.fromkeys(offered) if queue not in paused]
-    looked_at_all &= _take_ready(session, worker, want, until, open_queues, claims)
+    ready = _open(queues or _queues(session, "first_ready_queue"), paused)
+    looked_at_all &= _take_ready(session, worker, want, until, ready, claims)
+    if len(claims) == want:
+        return Claimed(claims)
     # What this call itself has set free may lie in a queue that it was already past.
-    settled = looked_at_all and not session.work
-    return Claimed(claims, None if len(claims) == want else _wait(session, settled))
+    wait = _wait(session, working) if looked_at_all and not session.work else timedelta()
+    if grace:
+        wait = lease if wait is None else min(wait, lease)
+    return Claimed(claims, wait)
 
 
-def _take_over(
-    session: Session, worker: str, want: int, until: int, queues: Sequence[str], paused: set[str], claims: list[Claim]
-) -> bool:
+def _open(queues: Sequence[str], paused: set[str]) -> list[str]:
+    return [queue for queue in dict.fromkeys(queues) if queue not in paused]
+
+
+def _queues(session: Session, first: str) -> list[str]:
+    """The queues that have something, one step of the index each."""
+    queues: list[str] = []
+    name = session.one(first, session.docket, "")[0]
+    while name is not None:
+        queues.append(name)
+        name = session.one(first, session.docket, name)[0]
+    return queues
+
+
+def _take_over(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
     """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often. Whether all
     of them were looked at."""
     bound = want + EXAMINED
-    wanted = _encode(queues).decode() if queues else None
-    lapsed = session.all("lapsed", session.docket, session.now, bound, wanted, _encode(list(paused)).decode())
-    for seq, crashes, crash_limit, stop in lapsed:
+    lapsed = [row for queue in queues for row in session.all("lapsed", session.docket, queue, session.now, bound)]
+    for seq, crashes, crash_limit, stop in lapsed[:bound]:
         if stop:
             endings.end(session, seq, State.CANCELLED, None)
         elif crashes + 1 >= crash_limit:
@@ -85,16 +104,6 @@ def _promote(session: Session) -> None:
     """What has become due joins the ready order."""
     for seq, queue, group, weight in session.all("became_due", session.docket, session.now, PROMOTED):
         session.run("make_ready", seq, fairness.place(session, queue, group, weight))
-
-
-def _ready_queues(session: Session) -> list[str]:
-    queues: list[str] = []
-    name = ""
-    first = session.one("first_ready_queue", session.docket, name)[0]
-    while first is not None:
-        queues.append(first)
-        first = session.one("first_ready_queue", session.docket, first)[0]
-    return queues
 
 
 def _take_ready(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
@@ -191,14 +200,9 @@ def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered
     )  # fmt: skip
 
 
-def _wait(session: Session, settled: bool) -> timedelta | None:
-    """How long until something known becomes due; no time at all, if there may be more right now."""
-    if not settled:
-        return timedelta()
-    moments = [
-        session.one("next_due", session.docket)[0],
-        session.one("next_lapse", session.docket, session.now)[0],
-        session.one("next_opening", session.docket)[0],
-    ]
+def _wait(session: Session, queues: list[str]) -> timedelta | None:
+    """How long until something known becomes due: a future run, a window that opens, a lease that lapses."""
+    moments = [session.one("next_due", session.docket)[0], session.one("next_opening", session.docket)[0]]
+    moments += [session.one("next_lapse", session.docket, queue, session.now)[0] for queue in queues]
     known = [moment for moment in moments if moment is not None]
     return timedelta(microseconds=max(min(known) - session.now, 0)) if known else None

@@ -13,13 +13,27 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from dovetail.engines.sqlite.location import Location
-from dovetail.errors import EngineFull, EngineUnavailable, InvalidArgument, NotADatabase, SchemaOutdated
+from dovetail.errors import (
+    DovetailError,
+    EngineFull,
+    EngineUnavailable,
+    InvalidArgument,
+    NotADatabase,
+    SchemaOutdated,
+    StoreDamaged,
+)
 
 T = TypeVar("T")
 
 PATIENCE = 30.0
 """Seconds that a busy file is waited for before the caller is told."""
+
+CAUSED_BY_CONTENTS = (
+    sqlite3.OperationalError, sqlite3.IntegrityError, msgspec.MsgspecError, ValueError, TypeError, OverflowError,
+)  # fmt: skip
 
 _SYNCHRONOUS = {"durable": "FULL", "process": "NORMAL"}
 
@@ -30,9 +44,18 @@ def connect(location: Location, durability: str, *, read_only: bool = False) -> 
     try:
         # Threads: a connection is handed to the one thread that uses it, so the check would only be in the way.
         db = sqlite3.connect(target, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
-        patiently(lambda: _configure(db, location, durability, read_only=read_only))
     except sqlite3.Error as error:
         raise translated(error, location) from error
+    try:
+        # Before anything is changed: whether the file is a database at all, and one that this version understands.
+        patiently(lambda: _version(db, location))
+        patiently(lambda: _configure(db, location, durability, read_only=read_only))
+    except sqlite3.Error as error:
+        db.close()
+        raise translated(error, location) from error
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
@@ -40,7 +63,7 @@ def _configure(db: sqlite3.Connection, location: Location, durability: str, *, r
     if location.single_process:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
     if location.path is not None:
-        if not read_only:
+        if not read_only and db.execute("PRAGMA page_count").fetchone() == (0,):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
@@ -55,9 +78,9 @@ def _configure(db: sqlite3.Connection, location: Location, durability: str, *, r
         db.execute("PRAGMA query_only = ON")
 
 
-def patiently(attempt: Callable[[], T], patience: float = PATIENCE) -> T:
+def patiently(attempt: Callable[[], T], patience: float | None = None) -> T:
     """Do something again while other processes keep the file busy, for as long as patience lasts."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + (PATIENCE if patience is None else patience)
     pause = 0.0002
     while True:
         try:
@@ -72,6 +95,15 @@ def patiently(attempt: Callable[[], T], patience: float = PATIENCE) -> T:
 
 def is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_grave(error: sqlite3.Error) -> bool:
+    """Whether an error is the store's own, and not that of one request."""
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary in (
+        sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
+    )  # fmt: skip
 
 
 def is_full(error: sqlite3.Error) -> bool:
@@ -98,7 +130,15 @@ def translated(error: sqlite3.Error, location: Location) -> Exception:
         sqlite3.SQLITE_IOERR,
     ):
         return EngineUnavailable(f"{where} cannot be opened, read or written: {error}")
-    return error
+    return damaged(error, location)
+
+
+def damaged(error: Exception, location: Location) -> Exception:
+    """What an error means that the contents of the store have caused. Our own errors stay as they are."""
+    if isinstance(error, DovetailError) or not isinstance(error, CAUSED_BY_CONTENTS):
+        return error
+    where = location.path or f"memory://{location.name}"
+    return StoreDamaged(f"{where} holds something that cannot be read: {type(error).__name__}: {error}")
 
 
 def create_private(path: Path) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import socket
+import stat
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -63,7 +66,8 @@ _decoder = msgspec.json.Decoder(Ring)
 
 
 class Neighbours:
-    """The processes that listen, as the folder names them."""
+    """The processes that listen, as the folder names them. Nothing that stands in the folder, or in its place, can stop
+    a writer: what cannot be read or reached is passed over."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,23 +78,25 @@ class Neighbours:
 
     def listening(self) -> list[tuple[str, frozenset[EventKind]]]:
         try:
-            changed = os.stat(self._folder).st_mtime_ns
+            status = os.lstat(self._folder)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                return []
+            if status.st_mtime_ns != self._changed:
+                names = os.listdir(self._folder)
+                self._found = [(name, _kinds(name)) for name in names if _NAME.fullmatch(name)]
+                self._changed = status.st_mtime_ns
         except OSError:
             return []
-        if changed != self._changed:
-            names = os.listdir(self._folder)
-            self._found = [(name, _kinds(name)) for name in names if name != self.own]
-            self._changed = changed
         return self._found
 
     def kinds(self) -> frozenset[EventKind]:
         """What anybody wants to hear of."""
-        return frozenset[EventKind]().union(*(kinds for _, kinds in self.listening()))
+        return frozenset[EventKind]().union(*(kinds for name, kinds in self.listening() if name != self.own))
 
     def ring(self, docket: int, events: list[Event]) -> None:
         for name, kinds in self.listening():
             wanted = [event for event in events if event.kind in kinds]
-            if wanted:
+            if wanted and name != self.own:
                 self._send(name, docket, wanted)
 
     def _send(self, name: str, docket: int, events: list[Event]) -> None:
@@ -101,16 +107,16 @@ class Neighbours:
                 self._send(name, docket, events[:half])
                 self._send(name, docket, events[half:])
             return
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)
         path = self._folder / name
         try:
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.setblocking(False)
             self._socket.sendto(message, str(path))
-        except BlockingIOError:
-            pass  # it has more hints waiting than it can read
+        except ConnectionRefusedError:
+            _remove_dead(path)
         except OSError:
-            path.unlink(missing_ok=True)  # its process is gone
+            return  # it has more hints waiting than it can read, or is no bell at all: it looks for itself soon
 
     def close(self) -> None:
         if self._socket is not None:
@@ -118,20 +124,35 @@ class Neighbours:
             self._socket = None
 
 
+def _remove_dead(path: Path) -> None:
+    """Take away the socket of a process that is gone, and nothing else."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            path.unlink()
+
+
+_NAME = re.compile(r"\d+-\w+\.[a-z]*")
+
+
 def _kinds(name: str) -> frozenset[EventKind]:
     return frozenset(_KINDS[letter] for letter in name.rpartition(".")[2] if letter in _KINDS)
+
+
+class Changes(Protocol):
+    """Says whether others have changed the file."""
+
+    def since_last_asked(self) -> bool: ...
+    def close(self) -> None: ...
 
 
 class Listener:
     """Hears the rings of other processes, in a thread of its own, and looks at the file now and then in case one
     was missed."""
 
-    def __init__(
-        self, folder: Path, heard: Callable[[int, list[Event]], None], has_changed: Callable[[], bool]
-    ) -> None:
+    def __init__(self, folder: Path, heard: Callable[[int, list[Event]], None], changes: Changes) -> None:
         self._folder = folder
         self._heard = heard
-        self._has_changed = has_changed
+        self._changes = changes
         self._name = new_id()[-12:]
         self._path: Path | None = None
         self._socket: socket.socket | None = None
@@ -164,6 +185,7 @@ class Listener:
             self._path.unlink(missing_ok=True)
         if self._thread is not None:
             self._thread.join()
+        self._changes.close()
         if self._socket is not None:
             self._socket.close()
         with contextlib.suppress(OSError):
@@ -185,9 +207,15 @@ class Listener:
                     pass
                 except OSError:
                     self._stopping.wait(POLL_WITHOUT_BELL)
-            if not self._stopping.is_set() and self._has_changed():
+            if not self._stopping.is_set() and self._may_have_changed():
                 # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself.
                 self._heard(0, [Event(kind) for kind in EventKind])
+
+    def _may_have_changed(self) -> bool:
+        try:
+            return self._changes.since_last_asked()
+        except Exception:
+            return True  # it cannot be told: let everyone look
 
     def _tell(self, message: bytes) -> None:
         if not message:
@@ -205,8 +233,9 @@ def _bound(folder: Path, path: Path) -> socket.socket | None:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.stat(folder).st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to somebody else")
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise PermissionError(f"{folder} is not a folder of this user's own")
         listening.bind(str(path))
     except OSError:
         listening.close()

@@ -14,9 +14,10 @@ from typing import Self, TypeVar
 from dovetail.clock import Clock
 from dovetail.engines.sqlite import claiming, connection, control, finishing, scheduling, sight, upkeep
 from dovetail.engines.sqlite.location import locate
+from dovetail.engines.sqlite.quarantine import quarantine
 from dovetail.engines.sqlite.session import Session
 from dovetail.engines.sqlite.store import STORES, Store, Watcher
-from dovetail.errors import EngineUnavailable, InvalidArgument
+from dovetail.errors import EngineUnavailable, InvalidArgument, StoreDamaged
 from dovetail.model import (
     Cancelled,
     Claim,
@@ -92,10 +93,14 @@ class SqliteEngine:
         return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
 
     async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
-        grace = self._clock.leapt_within(lease)
-        return await self._write(
-            partial(claiming.claim, worker=worker, want=want, queues=queues, lease=lease, grace=grace)
-        )
+        leapt = self._clock.leapt_within
+        claim = partial(claiming.claim, worker=worker, want=want, queues=queues, lease=lease, leapt=leapt)
+        try:
+            return await self._write(claim)
+        except StoreDamaged:
+            if not await self._write(quarantine):
+                raise
+            return await self._write(claim)
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._write(partial(finishing.finish, verdicts=verdicts))
@@ -138,15 +143,7 @@ class SqliteEngine:
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:
         store = self._opened()
         heard: asyncio.Queue[Event] = asyncio.Queue()
-        narrowed = [topic.key for topic in topics if topic.key is not None]
-        keys = frozenset(narrowed) if len(narrowed) == len(topics) else None
-        watcher = Watcher(
-            self._docket,
-            frozenset(topic.kind for topic in topics),
-            keys,
-            asyncio.get_running_loop(),
-            heard.put_nowait,
-        )
+        watcher = Watcher(self._docket, frozenset(topics), asyncio.get_running_loop(), heard.put_nowait)
         await asyncio.to_thread(store.watch, watcher)
         try:
             yield Events(heard)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.clock import from_microseconds
-from dovetail.engines.sqlite import bulk, endings, limits, scheduling
+from dovetail.engines.sqlite import endings, limits, scheduling
 from dovetail.engines.sqlite.session import Session, load_limits
 from dovetail.model import Claim, Finished, Requeue, Settle, State, Verdict
 
@@ -66,6 +66,7 @@ def _settle(session: Session, verdict: Settle) -> Finished:
     if row is None:
         return _why_not(_standing(session, claim), verdict)
     seq, key, held, children, expires, worker, attempt, failures = row
+    session.payload += len(verdict.result or b"")
     if failure:
         endings.note_error(session, seq, failures, attempt, worker, failure)
     if session.tells:
@@ -88,7 +89,7 @@ def _requeue(session: Session, verdict: Requeue) -> Finished:
     if standing.stop:
         # It was asked to stop: it does not go again.
         return _settle(session, Settle(claim, State.CANCELLED, failure=failure))
-    due = min(session.moment(verdict.due), bulk.LATEST)
+    due = session.moment(verdict.due)
     state, place = scheduling.ready_or_scheduled(session, due, standing.queue, standing.group, standing.weight)
     seq, key, held, failures = session.one(
         "requeue", claim.id, session.docket, claim.epoch, state, due, verdict.attempt, verdict.payload,

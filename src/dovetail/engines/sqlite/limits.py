@@ -94,7 +94,9 @@ def _fill(session: Session, limit_key: str, at_most: int) -> int:
     first = session.one("first_parked", session.docket, limit_key, 1)
     if first is None:
         return 0
-    limit = next(limit for limit in load_limits(first[5]) if limit.key == limit_key)
+    limit = next((limit for limit in load_limits(first[5]) if limit.key == limit_key), None)
+    if limit is None:
+        return wake_next(session, limit_key)  # parked on a limit that it does not have: let it be judged anew
     used = usage_of(session, [limit])[limit_key]
     room = limit.capacity - _taken(limit, used, session.now)
     if room > 0:

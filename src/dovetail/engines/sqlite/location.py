@@ -6,15 +6,16 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from dovetail.errors import EngineUnavailable, InvalidURL, NotADatabase
 
 DEFAULT_FILE = "dovetail.db"
+SMALLEST = 100
+"""Bytes of the header that every SQLite database begins with."""
 _NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs"}
 )
-_MAGIC = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,22 @@ class Location:
 
 def locate(url: str) -> Location:
     """`sqlite:///path`, `sqlite:////absolute`, `sqlite://` for ./dovetail.db, `memory://name`."""
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
-        return Location(None, url.partition("://")[2])
-    if parts.netloc:
-        raise InvalidURL(
-            f"url {url!r}: a file has no host; write three slashes, as in 'sqlite:///{parts.netloc}{parts.path}'"
-        )
-    single = _options(url, parts.query)
-    text = unquote(parts.path)[1:] or DEFAULT_FILE
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() == "memory":
+        return Location(None, rest)
+    # Not by urlsplit: a file's name may hold a '#'.
+    place, _, query = rest.partition("?")
+    if place and not place.startswith("/"):
+        raise InvalidURL(f"url {url!r}: a file has no host; write three slashes, as in 'sqlite:///{place}'")
+    single = _options(url, query)
+    text = unquote(place)[1:] or DEFAULT_FILE
     if "\x00" in text:
         raise InvalidURL(f"url {url!r}: a file name cannot hold a NUL character")
-    path = Path(text).expanduser().absolute()
+    try:
+        # One file has one name: locks and stores are kept by it.
+        path = Path(text).expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        raise InvalidURL(f"url {url!r}: {error}") from error
     return Location(path, str(path), single)
 
 
@@ -80,15 +85,9 @@ def _inspect_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise NotADatabase(f"cannot open {path}: it is not a regular file")
-    # Reading the head of a file that is open elsewhere would drop this process's locks on it (POSIX), so
-    # `holds_database` is asked only before the first connection of the process.
-
-
-def holds_database(path: Path) -> bool:
-    """Whether the file is empty or an SQLite database. Only to be asked before this process opens it."""
-    with path.open("rb") as file:
-        head = file.read(len(_MAGIC))
-    return head in (b"", _MAGIC)
+    if 0 < status.st_size < SMALLEST:
+        # SQLite would take so short a file for an empty one, and overwrite it.
+        raise NotADatabase(f"cannot open {path}: it is not an SQLite database; nothing was changed")
 
 
 def _inspect_file_system(location: Location, folder: Path) -> None:
@@ -110,7 +109,10 @@ def file_system_of(folder: Path, mounts: str = "/proc/mounts") -> str:
     best, kind = "", ""
     here = f"{folder.resolve()}/"
     for line in lines:
-        _, point, found, *_ = line.split(" ")
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        _, point, found, *_ = fields
         point = point.replace("\\040", " ").rstrip("/") + "/"
         if here.startswith(point) and len(point) >= len(best):
             best, kind = point, found

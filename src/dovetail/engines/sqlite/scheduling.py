@@ -59,7 +59,7 @@ def _settle_conflict(session: Session, run: NewRun, holders: list[Holder]) -> Pl
 def _postpone(session: Session, run: NewRun, pending: Holder) -> Placement:
     if pending.postponed_by == run.id:
         return Placement(Placing.POSTPONED, pending.id, State(pending.state))
-    due = min(session.moment(run.due), bulk.LATEST)
+    due = session.moment(run.due)
     if pending.state == "waiting":
         session.run("move_due_of_waiting", pending.seq, due, run.id)
         return Placement(Placing.POSTPONED, pending.id, State.WAITING)
@@ -81,7 +81,7 @@ def _replace(session: Session, run: NewRun, pending: Holder) -> Placement:
 
 
 def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | None = None) -> Placement:
-    due = min(session.moment(run.due), bulk.LATEST)
+    due = session.moment(run.due)
     parents = list(dict.fromkeys(_parent(session, run, reference) for reference in run.after))
     unmet = [seq for seq, _, state in parents if state not in ("completed", "failed", "cancelled")]
     dead = None if run.after_failure else next((row for row in parents if row[2] in ("failed", "cancelled")), None)
@@ -104,6 +104,7 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, dead and dead[1], over,
         over and over + cancelled, dead and endings.doomed_text(dead[1]),
     )  # fmt: skip
+    session.payload += len(run.payload)
     seq = inserted.lastrowid or 0
     if parents:
         _hang_on(session, seq, [parent for parent, _, _ in parents], unmet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -15,6 +15,10 @@ from dovetail.model import Due, Event, EventKind, Limit, State
 
 SQL = statements.load("dovetail.engines.sqlite")
 
+EARLIEST = to_microseconds(datetime.min.replace(tzinfo=UTC))
+LATEST = to_microseconds(datetime.max.replace(tzinfo=UTC))
+"""The ends of the calendar: no run is due beyond them."""
+
 _encode = msgspec.json.encode
 _limits_decoder = msgspec.json.Decoder(tuple[Limit, ...])
 _headers_decoder = msgspec.json.Decoder(dict[str, str])
@@ -23,7 +27,7 @@ _headers_decoder = msgspec.json.Decoder(dict[str, str])
 class Session:
     """Runs named statements for one docket at one moment. Events gathered here are told after the commit."""
 
-    __slots__ = ("_execute", "db", "docket", "events", "now", "shares", "tells", "work")
+    __slots__ = ("_execute", "db", "docket", "events", "now", "payload", "shares", "tells", "tidy", "work")
 
     def __init__(self, db: sqlite3.Connection, docket: int, now: int, tells: frozenset[EventKind]) -> None:
         self.db = db
@@ -32,6 +36,8 @@ class Session:
         self.tells = tells  # kinds that somebody listens for: no other event is made
         self.events: list[Event] = []
         self.work = False  # something new may be claimed, now or at a time not known before
+        self.payload = 0  # bytes of arguments and results that were written
+        self.tidy = False  # pages that are free may be given back after the commit
         self.shares: bool | None = None  # whether groups are in use; not asked yet
         self._execute = db.execute
 
@@ -57,9 +63,9 @@ class Session:
 
     def moment(self, due: Due) -> int:
         """When that is, by the store's clock."""
-        if isinstance(due, timedelta):
-            return self.now + duration_to_microseconds(due)
-        return to_microseconds(due)
+        is_delay = isinstance(due, timedelta)
+        moment = self.now + duration_to_microseconds(due) if is_delay else to_microseconds(due)
+        return min(max(moment, EARLIEST), LATEST)
 
     def tell(self, event: Event) -> None:
         self.events.append(event)

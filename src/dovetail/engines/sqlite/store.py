@@ -7,6 +7,7 @@ it in one transaction: under load one fsync serves many requests, and none waits
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -21,10 +22,10 @@ from dovetail.clock import Clock
 from dovetail.engines.sqlite import connection
 from dovetail.engines.sqlite.ballast import Ballast
 from dovetail.engines.sqlite.doorbell import Listener, Neighbours, bells_of
-from dovetail.engines.sqlite.location import Location, holds_database, inspect
+from dovetail.engines.sqlite.location import Location, inspect
 from dovetail.engines.sqlite.session import Session
-from dovetail.errors import EngineFull, NotADatabase
-from dovetail.model import Event, EventKind
+from dovetail.errors import EngineFull
+from dovetail.model import Event, EventKind, Topic
 
 T = TypeVar("T")
 
@@ -34,6 +35,10 @@ CHECKPOINT_AT = 16 * 1024 * 1024
 """Bytes of write-ahead log after which it is written back."""
 COMMIT_BYTES, CHANGE_BYTES = 20_000, 1_000
 """What a commit, and each row it changes, adds to the log, roughly: SQLite does not say."""
+VACUUMED = 250
+"""Pages that are given back to the file system after a sweep."""
+
+logger = logging.getLogger("dovetail.sqlite")
 
 
 @dataclass(slots=True)
@@ -52,7 +57,11 @@ class Request(Generic[T]):
     def deliver(self) -> None:
         if self.future.done():
             return  # whoever asked has gone
-        if self.error is not None:
+        if isinstance(self.error, StopIteration):
+            self.future.set_exception(
+                RuntimeError("StopIteration in the store").with_traceback(self.error.__traceback__)
+            )
+        elif self.error is not None:
             self.future.set_exception(self.error)
         else:
             self.future.set_result(self.result)
@@ -63,18 +72,21 @@ class Watcher:
     """Somebody who wants to hear of a docket's events."""
 
     docket: int
-    kinds: frozenset[EventKind]
-    keys: frozenset[str] | None
+    topics: frozenset[Topic]
     loop: asyncio.AbstractEventLoop
     put: Callable[[Event], None]
 
+    @property
+    def kinds(self) -> frozenset[EventKind]:
+        return frozenset(topic.kind for topic in self.topics)
+
     def wants(self, docket: int, event: Event) -> bool:
         # Docket 0 stands for any: the file changed, and nobody knows how.
-        if event.kind not in self.kinds or docket not in (0, self.docket):
-            return False
-        if docket == 0 or event.kind not in (EventKind.STATE, EventKind.PROGRESS):
-            return True
-        return self.keys is None or event.key in self.keys
+        if docket == 0:
+            return event.kind in self.kinds
+        return docket == self.docket and any(
+            topic.kind is event.kind and topic.key in (None, event.key) for topic in self.topics
+        )
 
 
 class Store:
@@ -93,7 +105,9 @@ class Store:
         self._listener: Listener | None = None
         self._identity: tuple[int, int] | None = None
         self._changes = 0  # rows changed, when it was last looked
-        self._logged = 0  # bytes in the log since it was last begun anew, roughly
+        self._logged = 0  # bytes in the log since it was last written back, roughly
+        self._log_size = 0  # of its file, when it was last written back
+        self._checkpointer: sqlite3.Connection | None = None
         folder = None if location.path is None else bells_of(location.path)
         self._neighbours = Neighbours(folder) if folder else None
         self._bells = folder
@@ -104,20 +118,19 @@ class Store:
 
     # Opening and closing
 
-    def open(self, *, look: bool) -> None:
-        """Connect and bring the schema up. With `look` the file is looked at first: only safe before the process
-        has it open, since closing any handle on a file drops this process's locks on it."""
+    def open(self) -> None:
+        """Connect and bring the schema up. The file itself is opened by SQLite alone: to close any other handle on it
+        would drop this process's locks."""
         inspect(self.location)
         path = self.location.path
         if path is not None:
-            if look and path.exists() and not holds_database(path):
-                raise NotADatabase(f"cannot open {path}: it is not an SQLite database; nothing was changed")
             connection.create_private(path)
         self._writer = connection.connect(self.location, self._durability)
         try:
             connection.migrate(self._writer, self.location)
             if path is not None:
-                self._reader = connection.connect(self.location, self._durability, read_only=True)
+                if not self.location.single_process:
+                    self._reader = connection.connect(self.location, self._durability, read_only=True)
                 self._identity = _identity(path)
                 self._ballast.lay()
         except sqlite3.Error as error:
@@ -144,9 +157,9 @@ class Store:
             self._listener.stop()
         if self._neighbours is not None:
             self._neighbours.close()
-        if self._reader is not None:
-            self._reader.close()
-        self._writer.close()
+        for each in (self._reader, self._checkpointer, self._writer):
+            if each is not None:
+                each.close()
 
     def was_replaced(self) -> bool:
         """Whether the file under the open connections is no longer the one at its path."""
@@ -185,10 +198,8 @@ class Store:
                 request.result = connection.patiently(lambda: request.work(session))
             finally:
                 db.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            request.error = connection.translated(error, self.location)
         except BaseException as error:
-            request.error = error
+            request.error = self._told(error)
 
     # Writing
 
@@ -214,9 +225,14 @@ class Store:
         except BaseException as error:
             sessions = self._fail(batch, error)
         _deliver(batch)
-        for session in sessions:
-            self._tell(session)
-        self._checkpoint()
+        try:
+            for session in sessions:
+                self._tell(session)
+            tidy = any(session.tidy for session in sessions)
+            self._tend(tidy=tidy, payload=sum(session.payload for session in sessions))
+        except Exception:
+            # Hints and upkeep: the writes are done, and the thread has to go on.
+            logger.exception("a hint or the upkeep of %s failed", self.location.name)
 
     def _write_when_full(self, batch: list[Request[Any]]) -> list[Session]:
         """Let go of the ballast, so that running work can finish; new work is refused."""
@@ -228,22 +244,28 @@ class Store:
         if not rest:
             return []
         try:
-            self._truncate_log()
+            self._checkpoint()
             return self._transact(rest)
         except sqlite3.Error as error:
             return self._fail(rest, error)
 
     def _fail(self, batch: list[Request[Any]], error: BaseException) -> list[Session]:
-        cause = connection.translated(error, self.location) if isinstance(error, sqlite3.Error) else error
+        cause = self._told(error)
         for request in batch:
             request.error = cause
         return []
 
+    def _told(self, error: BaseException) -> BaseException:
+        """An error as whoever asked is told of it."""
+        if isinstance(error, sqlite3.Error):
+            return connection.translated(error, self.location)
+        return connection.damaged(error, self.location) if isinstance(error, Exception) else error
+
     def _transact(self, batch: list[Request[Any]]) -> list[Session]:
         """Everything in the batch in one transaction. A request that fails takes back only its own work."""
         db = self._writer
-        connection.patiently(lambda: db.execute("BEGIN IMMEDIATE"))
         tells = self._tells()
+        connection.patiently(lambda: db.execute("BEGIN IMMEDIATE"))
         sessions: list[Session] = []
         try:
             for request in batch:
@@ -265,32 +287,54 @@ class Store:
         db.execute("SAVEPOINT request")
         try:
             request.result = request.work(session)
-        except sqlite3.Error:
-            raise
         except BaseException as error:
-            request.error = error
+            if isinstance(error, sqlite3.Error) and connection.is_grave(error):
+                raise
+            request.error = self._told(error)
             db.execute("ROLLBACK TO request")
         db.execute("RELEASE request")
 
-    def _checkpoint(self) -> None:
-        """Write the log back once it is long. The write lock is held meanwhile, so no commit can race it.
-
-        The file is begun anew, not cut off: commits that overwrite it are much faster than commits that make it grow.
-        """
-        changes = self._writer.total_changes
-        self._logged += COMMIT_BYTES + (changes - self._changes) * CHANGE_BYTES
-        self._changes = changes
-        if self._logged < CHECKPOINT_AT or self.location.is_memory:
+    def _tend(self, *, tidy: bool, payload: int) -> None:
+        """After a commit: write the log back once it is long, and give free pages back after a sweep."""
+        path = self.location.path
+        if path is None:
             return
-        try:
-            ((is_busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        except sqlite3.Error:
-            is_busy = 1
-        # With a reader in the way it is tried again after a while.
-        self._logged = CHECKPOINT_AT * 3 // 4 if is_busy else 0
+        changes = self._writer.total_changes
+        self._logged += COMMIT_BYTES + (changes - self._changes) * CHANGE_BYTES + payload
+        self._changes = changes
+        size = _size(f"{path}-wal")
+        if self._logged >= CHECKPOINT_AT or size > max(self._log_size, CHECKPOINT_AT):
+            self._log_size = size
+            self._logged = 0
+            self._checkpoint()
+        if tidy:
+            self._vacuum()
 
-    def _truncate_log(self) -> None:
-        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def _vacuum(self) -> None:
+        """Give some free pages back; the file shrinks when the log is written back."""
+        if self._writer.execute("PRAGMA freelist_count").fetchone() == (0,):
+            return
+        # A script, since a single execute would free one page of many.
+        self._writer.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Write the log back while no other process can commit: SQLite before 3.51.3 can corrupt a file when the two
+        race. The writer holds the lock, and another connection does the work; the next commit begins the log anew.
+        """
+        if self.location.single_process:
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return
+        if self._checkpointer is None:
+            self._checkpointer = connection.connect(self.location, self._durability)
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return  # somebody else is at it: the next commit looks again
+        try:
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        finally:
+            self._writer.execute("ROLLBACK")
 
     # Telling
 
@@ -328,26 +372,34 @@ class Store:
 
     def _note_kinds(self) -> None:
         self._kinds = frozenset[EventKind]().union(*(watcher.kinds for watcher in self._watchers))
-        if self._bells is None or self._neighbours is None:
+        if self._bells is None or self._neighbours is None or self.location.single_process:
             return
         if self._listener is None and self._kinds:
-            self._listener = Listener(self._bells, self._heard, self._change_detector())
+            self._listener = Listener(self._bells, self._heard, FileChanges(self.location, self._durability))
             self._neighbours.own = self._listener.start(self._kinds)
         elif self._listener is not None:
             self._neighbours.own = self._listener.want(self._kinds)
 
-    def _change_detector(self) -> Callable[[], bool]:
-        """Says whether another connection has changed the file since it was last asked."""
-        db = connection.connect(self.location, self._durability, read_only=True)
-        seen: list[int] = []
 
-        def has_changed() -> bool:
-            (version,) = db.execute("PRAGMA data_version").fetchone()
-            changed = bool(seen) and seen[-1] != version
-            seen[:] = [version]
-            return changed
+class FileChanges:
+    """Whether another connection has changed the file since it was last asked."""
 
-        return has_changed
+    def __init__(self, location: Location, durability: str) -> None:
+        self._db = connection.connect(location, durability, read_only=True)
+        self._seen = self._version()
+
+    def since_last_asked(self) -> bool:
+        try:
+            before, self._seen = self._seen, self._version()
+        except sqlite3.Error:
+            return True  # it cannot be told: look
+        return self._seen != before
+
+    def _version(self) -> int:
+        return self._db.execute("PRAGMA data_version").fetchone()[0]
+
+    def close(self) -> None:
+        self._db.close()
 
 
 def _deliver(batch: list[Request[Any]]) -> None:
@@ -374,6 +426,13 @@ def _hand_over(watcher: Watcher, event: Event) -> None:
         return  # that loop has been closed
 
 
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
@@ -392,18 +451,19 @@ class Stores:
         os.register_at_fork(after_in_child=self._abandon)
 
     def acquire(self, location: Location, durability: str, lane: str) -> Store:
-        """The store for a place, opened if need be. Each lane has connections and a writer of its own."""
-        name = (
-            location.path or f"memory://{location.name}",
-            durability,
-            None if location.is_memory else lane,
-        )
+        """The store for a place, opened if need be. Each lane has connections and a writer of its own, except where
+        there can only be one."""
+        if location.is_memory:
+            name: tuple[Any, ...] = ("memory", location.name)
+        elif location.single_process:
+            name = (location.path,)
+        else:
+            name = (location.path, durability, lane)
         with self._lock:
             store = self._open.get(name)
             if store is None:
-                first = not any(other.location.path == location.path for other in self._open.values())
                 store = Store(location, durability)
-                store.open(look=first)
+                store.open()
                 self._open[name] = store
             store.users += 1
             return store

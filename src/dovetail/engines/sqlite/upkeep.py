@@ -9,12 +9,11 @@ from dovetail.engines.sqlite import endings, limits
 from dovetail.engines.sqlite.session import Session
 from dovetail.model import Swept
 
-VACUUMED = 250
-"""Pages that a sweep gives back to the file system."""
 TABLES = ("run", "slot", "start", "opening", "share", "hold", "worker")
 
 
 def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
+    session.tidy = True
     expired = session.all("expired", session.docket, session.now, at_most)
     for (seq,) in expired:
         endings.forget(session, seq)
@@ -28,8 +27,7 @@ def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
     session.run("forget_idle_shares", session.docket)
     session.run("forget_idle_openings", session.docket)
     repaired = _free_orphans(session) + limits.refill(session, at_most)
-    session.db.execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
-    return Swept(len(expired), workers, holds, repaired, more=at_most in (len(expired), starts))
+    return Swept(len(expired), workers, holds, repaired, more=len(expired) >= at_most or starts >= at_most)
 
 
 def _free_orphans(session: Session) -> int:

@@ -30,6 +30,7 @@ from dovetail.model import (
     HoldKind,
     Limit,
     NewRun,
+    Placing,
     Requeue,
     Retention,
     Revival,
@@ -50,17 +51,17 @@ OpenEngine = Callable[[VirtualClock], AbstractAsyncContextManager[Engine]]
 
 # No sum of jumps and delays meets the end of a lease, a window or a retention to the microsecond.
 LEASE = timedelta(seconds=30, milliseconds=250)
+LAPSE = timedelta(seconds=31)
 KEPT = Retention.of(timedelta(minutes=15, milliseconds=125))
 NOT_KEPT = Retention.of(timedelta())
-JUMPS = [*(timedelta(seconds=each) for each in (1, 2, 5, 7, 11, 31, 31)), timedelta(minutes=16)]
-DELAYS = [timedelta(), timedelta(), timedelta(seconds=5), timedelta(seconds=40)]
-LIMITS = {
-    "slots": Limit("slots", 2),
-    "rate": Limit("rate", 2, timedelta(seconds=10, milliseconds=500)),
-    "cooldown": Limit("cooldown", 1, timedelta(seconds=3, milliseconds=500), drop=True),
-}
-KEYS = ["a", "b", "c", "d"]
-QUEUES = ["limited", "grouped"]
+JUMPS = [*(timedelta(seconds=each) for each in (1, 2, 5, 7, 11)), LAPSE, timedelta(minutes=16)]
+DELAYS = [timedelta(), timedelta(), timedelta(), timedelta(seconds=5), timedelta(seconds=40)]
+SLOTS = Limit("slots", 1)
+RATE = Limit("rate", 2, timedelta(seconds=10, milliseconds=500))
+COOLDOWN = Limit("cooldown", 1, timedelta(seconds=3, milliseconds=500), drop=True)
+LIMITS = [(), (SLOTS,), (SLOTS,), (RATE,), (SLOTS, RATE), (RATE, SLOTS), (COOLDOWN,), (SLOTS, COOLDOWN)]
+KEYS = ["a", "b", "c"]
+LIMITED, GROUPED = QUEUES = ["limited", "grouped"]
 BOOM = Failure("ValueError", "boom")
 CI = settings(
     max_examples=100,
@@ -68,6 +69,37 @@ CI = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+def under_its_key(run: NewRun) -> NewRun:
+    return run if run.key else run.but(key=run.id)
+
+
+NEW_RUNS = st.builds(
+    NewRun,
+    id=st.builds(new_id),
+    key=st.sampled_from([*KEYS, "", ""]),
+    task=st.just("task"),
+    due=st.sampled_from(DELAYS),
+    queue=st.just(LIMITED),
+    priority=st.sampled_from([0, 0, 1]),
+    limits=st.sampled_from(LIMITS),
+    conflict=st.sampled_from(Conflict),
+    crash_limit=st.sampled_from([1, 2, 3]),
+    retention=st.sampled_from([KEPT, KEPT, KEPT, NOT_KEPT]),
+).map(under_its_key)
+
+CHILDREN = st.builds(
+    NewRun,
+    id=st.builds(new_id),
+    key=st.sampled_from([*KEYS, "", ""]),
+    task=st.just("task"),
+    due=st.sampled_from(DELAYS),
+    queue=st.just(GROUPED),
+    group=st.sampled_from([None, "x", "y"]),
+    after_failure=st.booleans(),
+    retention=st.just(KEPT),
+).map(under_its_key)
 
 
 class Machine(RuleBasedStateMachine):
@@ -79,7 +111,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.clock = VirtualClock()
         self.ledger = Ledger()
-        self.audit = Audit(self.ledger, self.clock, list(LIMITS.values()))
+        self.audit = Audit(self.ledger, self.clock, [SLOTS, RATE, COOLDOWN])
         self.requests: list[NewRun] = []
         self.verdicts: list[Verdict] = []
         self.handles: list[Claim] = []  # every claim ever made: most of them are void
@@ -114,102 +146,56 @@ class Machine(RuleBasedStateMachine):
         return {run.id: run for run in page}
 
     def any_handle(self, data: st.DataObject) -> Claim:
-        """A claim that holds, or any that was ever made: a late worker's, most likely."""
-        held = [claim for claim in self.handles if self.ledger.records[claim.id].is_held_by(claim)]
-        return data.draw(st.sampled_from(held if held and data.draw(st.booleans()) else self.handles))
+        """A claim that holds; one whose run another worker has by now; or any that was ever made."""
+        running = [claim for claim in self.handles if self.ledger.records[claim.id].state is State.RUNNING]
+        held = [claim for claim in running if self.ledger.records[claim.id].is_held_by(claim)]
+        late = [claim for claim in running if claim not in held]
+        return data.draw(st.sampled_from(data.draw(st.sampled_from([held, held, late, self.handles])) or self.handles))
 
     # Scheduling
 
-    @rule(
-        key=st.sampled_from(KEYS),
-        conflict=st.sampled_from(Conflict),
-        delay=st.sampled_from(DELAYS),
-        priority=st.integers(-1, 1),
-        limits=st.sets(st.sampled_from(list(LIMITS))),
-        kept=st.sampled_from([True, True, True, False]),
-        crash_limit=st.integers(1, 3),
-    )
-    def schedule(
-        self,
-        key: str,
-        conflict: Conflict,
-        delay: timedelta,
-        priority: int,
-        limits: set[str],
-        kept: bool,
-        crash_limit: int,
-    ) -> None:
-        run = NewRun(
-            new_id(),
-            key,
-            "task",
-            due=delay,
-            queue="limited",
-            priority=priority,
-            limits=tuple(LIMITS[name] for name in sorted(limits)),
-            conflict=conflict,
-            crash_limit=crash_limit,
-            retention=KEPT if kept else NOT_KEPT,
-        )
-        self.requests.append(run)
-        self.step(self._schedule(run))
+    @rule(runs=st.lists(NEW_RUNS, min_size=1, max_size=3))
+    def schedule(self, runs: list[NewRun]) -> None:
+        self.step(self._schedule(*runs))
 
-    @rule(
-        key=st.sampled_from(KEYS),
-        delay=st.sampled_from(DELAYS),
-        group=st.sampled_from([None, "x", "y"]),
-        after_failure=st.booleans(),
-        data=st.data(),
-    )
-    def schedule_child(
-        self, key: str, delay: timedelta, group: str | None, after_failure: bool, data: st.DataObject
-    ) -> None:
-        references = [record.run.id for record in self.ledger] + [record.run.key for record in self.ledger]
-        after = data.draw(st.sets(st.sampled_from(references), max_size=3)) if references else set[str]()
-        run = NewRun(
-            new_id(),
-            key,
-            "task",
-            due=delay,
-            queue="grouped",
-            group=group,
-            after=tuple(sorted(after)),
-            after_failure=after_failure,
-            retention=KEPT,
-        )
-        self.requests.append(run)
-        self.step(self._schedule(run))
+    @precondition(lambda self: self.ledger.records)
+    @rule(run=CHILDREN, data=st.data())
+    def schedule_child(self, run: NewRun, data: st.DataObject) -> None:
+        references = [each for record in self.ledger for each in (record.run.id, record.run.key)]
+        after = data.draw(st.lists(st.sampled_from(references), max_size=3)) if references else []
+        self.step(self._schedule(run.but(after=tuple(after))))
 
-    @precondition(lambda self: self.requests)
-    @rule(data=st.data())
-    def repeat_request(self, data: st.DataObject) -> None:
-        run = data.draw(st.sampled_from(self.requests))
-        known = self.ledger.records.get(run.id)
-        # Left open: a request whose run is no longer kept, and a postponement, which has no run of its own.
-        if (known and not known.gone) or (known is None and run.conflict is not Conflict.POSTPONE):
-            self.step(self._schedule(run))
-
-    async def _schedule(self, run: NewRun) -> None:
-        known = self.ledger.records.get(run.id)
+    async def _schedule(self, *runs: NewRun) -> None:
+        expected: list[tuple[Placing, str]] = []
         try:
-            placing, id = self.ledger.schedule(run, self.clock.now())
+            expected = [self.ledger.schedule(run, self.clock.now()) for run in runs]
         except UnknownParent:
             with pytest.raises(UnknownParent):
-                await self.engine.schedule([run])
+                await self.engine.schedule(runs)
             return
-        (placement,) = await self.engine.schedule([run])
-        assert placement.id == id, "I10: all who schedule a key are told of the same run"
-        assert known or placement.placing is placing
+        placements = await self.engine.schedule(runs)
+        assert [each.id for each in placements] == [id for _, id in expected], "I10: all are told of the same run"
+        if not {run.id for run in runs} & {run.id for run in self.requests}:
+            assert [each.placing for each in placements] == [placing for placing, _ in expected]
+        self.requests += runs
 
     # Claiming
 
     @rule(
         worker=st.sampled_from(["ann", "bob"]),
         want=st.integers(1, 4),
-        queues=st.sampled_from([(), (), ("limited",), ("grouped",)]),
+        queues=st.sampled_from([(), (), (), (LIMITED,), (GROUPED,)]),
     )
     def claim(self, worker: str, want: int, queues: tuple[str, ...]) -> None:
         self.step(self._claim(worker, want, queues))
+
+    @precondition(lambda self: self.handles)
+    @rule(want=st.integers(1, 4))
+    def crash(self, want: int) -> None:
+        """All workers fall silent, and another takes over."""
+        self.clock.jump(LAPSE)
+        self.ledger.expire(self.clock.now())
+        self.step(self._claim("cid", want, ()))
 
     async def _claim(self, worker: str, want: int, queues: tuple[str, ...]) -> None:
         claimed = await self.engine.claim(worker, want, queues=queues, lease=LEASE)
@@ -227,7 +213,7 @@ class Machine(RuleBasedStateMachine):
     )
     def settle(self, data: st.DataObject, state: State, successor: bool) -> None:
         claim = self.any_handle(data)
-        then = (NewRun(new_id(), claim.key, "task", queue="limited", retention=KEPT),) if successor else ()
+        then = (NewRun(new_id(), claim.key, "task", queue=LIMITED, retention=KEPT),) if successor else ()
         failure = BOOM if state is State.FAILED else None
         self.step(self._finish(Settle(claim, state, b"result", failure, then)))
 
@@ -236,11 +222,6 @@ class Machine(RuleBasedStateMachine):
     def requeue(self, data: st.DataObject, delay: timedelta, costs: bool) -> None:
         claim = self.any_handle(data)
         self.step(self._finish(Requeue(claim, claim.attempt + costs, delay, None, BOOM if costs else None)))
-
-    @precondition(lambda self: self.verdicts)
-    @rule(data=st.data())
-    def repeat_verdict(self, data: st.DataObject) -> None:
-        self.step(self._finish(data.draw(st.sampled_from(self.verdicts))))
 
     async def _finish(self, verdict: Verdict) -> None:
         now, record = self.clock.now(), self.ledger.records[verdict.claim.id]
@@ -262,10 +243,10 @@ class Machine(RuleBasedStateMachine):
     # Leases
 
     @precondition(lambda self: self.handles)
-    @rule(data=st.data())
-    def heartbeat(self, data: st.DataObject) -> None:
-        claims = data.draw(st.lists(st.sampled_from(self.handles), max_size=4, unique_by=lambda claim: claim.id))
-        self.step(self._heartbeat(claims))
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def heartbeat(self, data: st.DataObject, count: int) -> None:
+        claims = {claim.id: claim for claim in (self.any_handle(data) for _ in range(count))}
+        self.step(self._heartbeat(list(claims.values())))
 
     async def _heartbeat(self, claims: list[Claim]) -> None:
         pulse = await self.engine.heartbeat(WorkerInfo("ann", id="ann"), claims, lease=LEASE)
@@ -282,17 +263,33 @@ class Machine(RuleBasedStateMachine):
 
     # The rest
 
-    @rule(key=st.sampled_from(KEYS))
-    def cancel(self, key: str) -> None:
-        self.step(self._cancel(key))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        known = [record.run.key for record in self.ledger if record.is_live]
+        self.step(self._cancel(data.draw(st.sampled_from([*KEYS, *known]))))
 
     async def _cancel(self, key: str) -> None:
         (answer,) = await self.engine.cancel([key])
         assert answer is self.ledger.cancel(key, self.clock.now())
 
-    @rule(queue=st.sampled_from(QUEUES), paused=st.booleans())
-    def pause_or_resume(self, queue: str, paused: bool) -> None:
-        self.step(self._pause_or_resume(queue, paused))
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        """A reply was lost, and the call is made again."""
+        calls = [*(run for run in self.requests if self.is_repeatable(run)), *self.verdicts]
+        call = data.draw(st.sampled_from(calls)) if calls else None
+        if isinstance(call, NewRun):
+            self.step(self._schedule(call))
+        elif call:
+            self.step(self._finish(call))
+
+    def is_repeatable(self, run: NewRun) -> bool:
+        """Left open: a request whose run is no longer kept, and a postponement, which has no run of its own."""
+        known = self.ledger.records.get(run.id)
+        return not known.gone if known else run.conflict is not Conflict.POSTPONE
+
+    @rule(queue=st.sampled_from(QUEUES), action=st.sampled_from(["sweep", "pause", "resume", "resume"]))
+    def maintain(self, queue: str, action: str) -> None:
+        self.step(self._sweep() if action == "sweep" else self._pause_or_resume(queue, action == "pause"))
 
     async def _pause_or_resume(self, queue: str, paused: bool) -> None:
         hold = Hold(HoldKind.PAUSE, queue=queue)
@@ -315,10 +312,6 @@ class Machine(RuleBasedStateMachine):
         assert await self.engine.revive([Revival(id)]) == [possible]
         if possible:
             self.audit.follow_revival(id, await self.read())
-
-    @rule()
-    def sweep(self) -> None:
-        self.step(self._sweep())
 
     async def _sweep(self) -> None:
         await sweep_all(self.engine)

@@ -62,7 +62,7 @@ CREATE INDEX dovetail_run_due ON dovetail_run (docket, due) WHERE state = 'sched
 -- What waits for a limit, in claim order.
 CREATE INDEX dovetail_run_parked ON dovetail_run (docket, parked_on, priority, place, due, id) WHERE parked_on IS NOT NULL;
 -- What may have lost its worker.
-CREATE INDEX dovetail_run_lease ON dovetail_run (docket, lease) WHERE state = 'running';
+CREATE INDEX dovetail_run_lease ON dovetail_run (docket, queue, lease) WHERE state = 'running';
 -- What may be forgotten.
 CREATE INDEX dovetail_run_expires ON dovetail_run (docket, expires) WHERE expires IS NOT NULL;
 

@@ -1,12 +1,10 @@
 -- Claiming: leases that lapsed, what became due, what is ready, and starting it.
 
 -- name: lapsed
--- takes docket, now, at most, the queues as JSON or NULL for all, the paused ones as JSON
+-- takes docket, queue, now, at most
 SELECT seq, crashes, crash_limit, stop FROM dovetail_run
-WHERE docket = ?1 AND state = 'running' AND lease <= ?2
-  AND (?4 IS NULL OR queue IN (SELECT value FROM json_each(?4)))
-  AND queue NOT IN (SELECT value FROM json_each(?5))
-ORDER BY lease LIMIT ?3
+WHERE docket = ?1 AND state = 'running' AND queue = ?2 AND lease <= ?3
+ORDER BY lease LIMIT ?4
 
 -- name: count_crash
 UPDATE dovetail_run SET crashes = crashes + 1 WHERE seq = ?
@@ -27,6 +25,10 @@ ORDER BY due LIMIT ?3
 -- name: make_ready
 -- takes seq, place
 UPDATE dovetail_run SET state = 'queued', place = ?2 WHERE seq = ?1
+
+-- name: first_running_queue
+-- takes docket, the queue before
+SELECT MIN(queue) FROM dovetail_run WHERE docket = ?1 AND state = 'running' AND queue > ?2
 
 -- name: first_ready_queue
 -- takes docket, the queue before
@@ -49,8 +51,8 @@ RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -pri
 SELECT MIN(due) FROM dovetail_run WHERE docket = ?1 AND state = 'scheduled' AND parked_on IS NULL
 
 -- name: next_lapse
--- takes docket, now; what has lapsed already and was left is not for this worker
-SELECT MIN(lease) FROM dovetail_run WHERE docket = ?1 AND state = 'running' AND lease > ?2
+-- takes docket, queue, now
+SELECT MIN(lease) FROM dovetail_run WHERE docket = ?1 AND state = 'running' AND queue = ?2 AND lease > ?3
 
 -- name: next_opening
 -- takes docket
@@ -59,3 +61,30 @@ SELECT MIN(at) FROM dovetail_opening WHERE docket = ?1
 -- name: paused
 -- takes docket, now
 SELECT queue FROM dovetail_hold WHERE docket = ?1 AND kind = 'pause' AND (until IS NULL OR until > ?2)
+
+-- name: candidates
+-- takes docket, now, at most: what a claim would look at first
+SELECT seq FROM (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND state = 'queued' ORDER BY priority, place LIMIT ?3
+)
+UNION SELECT seq FROM (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND state = 'running' AND lease <= ?2 LIMIT ?3
+)
+UNION SELECT seq FROM (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND state = 'scheduled' AND parked_on IS NULL AND due <= ?2 LIMIT ?3
+)
+UNION SELECT seq FROM (
+    SELECT seq FROM dovetail_run WHERE docket = ?1 AND parked_on IS NOT NULL LIMIT ?3
+)
+
+-- name: readable
+-- takes seq
+SELECT task, queue, priority, place, due, limits, headers FROM dovetail_run WHERE seq = ?
+
+-- name: set_aside
+-- takes seq, now, expires
+UPDATE dovetail_run SET
+    state = 'failed', error = 'DamagedRecord: the record of this run cannot be read; it was set aside',
+    finished = ?2, due = ?2, expires = ?3, priority = 0, place = 0, epoch = 1, attempt = 1, task = '(damaged)',
+    limits = NULL, headers = NULL, message = NULL, worker = NULL, lease = NULL, parked_on = NULL, turn = NULL, stop = 0
+WHERE seq = ?1

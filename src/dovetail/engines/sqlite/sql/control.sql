@@ -21,13 +21,13 @@ UPDATE dovetail_run SET stop = 1 WHERE seq = ?
 
 -- name: over_of_key
 -- takes docket, key, now
-SELECT 1 FROM dovetail_run
-WHERE seq IN (
+SELECT 1 FROM (
     SELECT seq FROM dovetail_run WHERE docket = ?1 AND key = ?2
     UNION ALL
     SELECT seq FROM dovetail_run WHERE id = ?2 AND docket = ?1 AND key IS NULL
-)
-AND expires > ?3
+) AS held
+CROSS JOIN dovetail_run AS run ON run.seq = held.seq
+WHERE run.expires > ?3
 LIMIT 1
 
 -- name: report

@@ -40,7 +40,7 @@ ON CONFLICT (id, docket) DO NOTHING
 -- name: linger
 -- takes docket, key, until: what is over gives way to the newcomer soon; failures keep their retention
 UPDATE dovetail_run SET expires = ?3
-WHERE docket = ?1 AND key = ?2 AND state IN ('completed', 'cancelled') AND expires > ?3
+WHERE docket = ?1 AND key = ?2 AND state IN ('completed', 'cancelled') AND +expires > ?3
 
 -- name: postpone
 -- takes seq, due, state, place, id of the request

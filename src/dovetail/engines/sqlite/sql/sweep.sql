@@ -18,9 +18,9 @@ DELETE FROM dovetail_worker WHERE docket = ?1 AND last_seen <= ?2
 DELETE FROM dovetail_hold WHERE docket = ?1 AND until <= ?2
 
 -- name: forget_starts
--- takes docket, now, at most
-DELETE FROM dovetail_start WHERE (docket, limit_key, at, run) IN (
-    SELECT docket, limit_key, at, run FROM dovetail_start WHERE docket = ?1 AND expires <= ?2 LIMIT ?3
+-- takes docket, now, at most (roughly: those of one moment go together)
+DELETE FROM dovetail_start WHERE docket = ?1 AND expires <= COALESCE(
+    (SELECT expires FROM dovetail_start WHERE docket = ?1 AND expires <= ?2 ORDER BY expires LIMIT 1 OFFSET ?3), ?2
 )
 
 -- name: forget_idle_openings
