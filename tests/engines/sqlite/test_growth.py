@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,8 +37,7 @@ async def live_and_be_forgotten(engine: SqliteEngine, clock: VirtualClock, count
 
 
 def size_of(path: Path) -> int:
-    """The whole of it, once the log is written back. The engine tends its file after it has answered, so that may take a
-    moment."""
+    """The whole of it, once the log is written back. The engine tends its file after it has answered."""
     deadline = time.monotonic() + 5
     with by_hand(path) as db:
         while log_size(path):
