@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,7 +32,7 @@ def moment(value: Any, name: str) -> datetime:
     """The value, if it is a datetime that knows its time zone."""
     if not isinstance(value, datetime):
         raise InvalidType(f"{name} must be a datetime, not {type(value).__name__} {value!r}")
-    if value.tzinfo is None:
+    if value.utcoffset() is None:
         raise InvalidType(
             f"{name} must know its time zone, such as datetime.now(timezone.utc) + timedelta(minutes=5), not {value!r}"
         )
@@ -55,3 +57,22 @@ def whole(value: Any, name: str, *, least: int | None = None) -> int:
     if not -(2**31) <= value < 2**31:
         raise InvalidArgument(f"{name} must lie between -2147483648 and 2147483647, not {value}")
     return value
+
+
+def callable_task(value: Any, name: str) -> Any:
+    """The value, if it is a function that can be called in the background and has a name to be called by."""
+    if not callable(value):
+        raise InvalidType(f"{name} must be a function, not {type(value).__name__} {value!r}")
+    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        raise InvalidType(f"{name} {value!r} is a generator; a task is a plain or an async function that returns")
+    if not isinstance(getattr(value, "__name__", None), str):
+        raise InvalidType(f"{name} {value!r} has no name; wrap it in a function, or give it a __name__")
+    return value
+
+
+def texts(value: Any, name: str) -> list[str]:
+    """The value, if it is an iterable of texts, and not itself one."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidType(f"{name} must be a list of texts, not {value!r}")
+    members: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    return [text(each, f"each of {name}") for each in members]

@@ -14,7 +14,7 @@ from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.engine import Engine
 from dovetail.engine.registry import engine_for, redacted
-from dovetail.errors import DovetailError, EngineUnavailable, UnknownTask, UsageError
+from dovetail.errors import DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
 from dovetail.execution import Disposition, Execution
 from dovetail.model import (
     Conflict,
@@ -26,6 +26,7 @@ from dovetail.model import (
     RunQuery,
     State,
     WorkerInfo,
+    new_id,
 )
 from dovetail.tasks import Drafter, Task, TaskFunction, load_collection, unregistered
 from dovetail.tasks.standard import standard_tasks
@@ -45,11 +46,13 @@ class TaskCall:
     function: TaskFunction
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    key: str | None
+    key: str
     when: datetime | None
     function_name: str | None = None
     queue: str = "default"
     priority: int = 0
+    fresh: list[str] = field(default_factory=list[str], compare=False, repr=False)
+    """The id of the first run that it becomes, if its key is that; sent again, it becomes another run of the key."""
 
 
 class RunningExecution(Execution[Any]):
@@ -110,9 +113,15 @@ class Docket:
     ) -> None:
         self.name = checks.text(_setting(name, "DOVETAIL_NAME", "docket"), "name")
         self.url = _setting(url, "DOVETAIL_URL", DEFAULT_URL)
+        if isinstance(self.url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            checks.text(self.url, "url")
         self.heartbeat_interval = checks.duration(heartbeat_interval, "heartbeat_interval", positive=True)
         self.missed_heartbeats = checks.whole(missed_heartbeats, "missed_heartbeats", least=1)
         self.execution_ttl = checks.duration(execution_ttl, "execution_ttl")
+        if not hasattr(clock, "microseconds"):
+            raise InvalidType(f"clock must be a clock of dovetail.clock, not {clock!r}")
+        if signing is not None and not isinstance(signing, Keyring):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(signing).__name__}")
         self.clock = clock
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
@@ -163,13 +172,15 @@ class Docket:
 
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Make a task known, under its own name or under those given."""
+        checks.callable_task(function, "function")
         Task.of(function)
-        for name in list(names or ()) or [function.__name__]:
-            self.tasks[checks.text(name, "a task's name")] = function
+        known_as = checks.texts(names, "names") if names is not None else []
+        for name in known_as or [checks.text(function.__name__, "function's name")]:
+            self.tasks[name] = function
 
     def register_collection(self, collection_path: str) -> None:
         """Register every function of a collection, named as `module:member`."""
-        for function in load_collection(collection_path):
+        for function in load_collection(checks.text(collection_path, "collection_path")):
             self.register(function)
 
     # Scheduling
@@ -297,11 +308,12 @@ class Docket:
             checks.text(key, "key")
         if queue != "default":
             checks.text(queue, "queue")
-        if priority:
-            checks.whole(priority, "priority")
+        checks.whole(priority, "priority")
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
-            return TaskCall(known, args, kwargs, key, when, name, queue, priority)
+            # A call without a key is called by the id of its first run.
+            run_id = new_id()
+            return TaskCall(known, args, kwargs, key or run_id, when, name, queue, priority, [] if key else [run_id])
 
         return make
 
@@ -315,6 +327,8 @@ class Docket:
 
     async def schedule(self, execution: Execution[R]) -> Execution[R]:
         """Put a ready-made execution down, as `add` would."""
+        if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"execution must be an Execution, not {execution!r}")
         run = self._draft_of(execution)
         (placement,) = await self.engine.schedule([run])
         _note(execution, run, placement)
@@ -335,15 +349,14 @@ class Docket:
                     " function, or pass the function itself"
                 )
             return self.tasks[function], function
-        name = getattr(function, "__name__", None)
-        if name is None or self.tasks.get(name) is not function:
+        if function is None or self.tasks.get(getattr(function, "__name__", "")) is not function:  # pyright: ignore[reportUnnecessaryComparison]
             self.register(function)
         return function, function.__name__
 
     def _draft(self, call: TaskCall, conflict: Conflict) -> NewRun:
         return self.drafter.draft(
             Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
-            key=call.key, due=timedelta() if call.when is None else call.when, conflict=conflict,
+            id=call.fresh.pop() if call.fresh else None, key=call.key, due=timedelta() if call.when is None else call.when, conflict=conflict,
             retention=self.retention, queue=call.queue, priority=call.priority,
         )  # fmt: skip
 
@@ -357,7 +370,12 @@ class Docket:
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
+        if not isinstance(calls, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"calls must be an iterable of what docket.call() returns, not {calls!r}")
         wanted = list(calls)
+        for call in wanted:
+            if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
         size = chunk_size or max(len(wanted), 1)
         # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
         runs = [self._draft(call, conflict) for call in wanted]
@@ -384,7 +402,8 @@ class Docket:
         cursor: str | None = None
         while True:
             page = await self.engine.find(RunQuery(states=PENDING, limit=CLEAR_BATCH, cursor=cursor))
-            answers = await self.engine.cancel([run.key for run in page])
+            # A run that has started in the meantime goes on.
+            answers = await self.engine.cancel([run.key for run in page], running=False)
             cleared += sum(answer == "cancelled" for answer in answers)
             if page.cursor is None:
                 return cleared
@@ -443,6 +462,7 @@ class Docket:
 
     async def task_workers(self, task_name: str) -> Sequence[WorkerInfo]:
         """The workers that know a task."""
+        checks.text(task_name, "task_name")
         return [worker for worker in await self.workers() if task_name in worker.tasks]
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
 
+from dovetail import checks
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Progress, Run, RunQuery, State, Topic
@@ -208,9 +209,9 @@ class Execution(Generic[R]):
 
     async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> R:
         """Wait until the run is over and return its result, or raise what it failed with."""
-        until = _deadline(timeout, deadline)
+        seconds = _seconds_left(timeout, deadline)
         try:
-            async with asyncio.timeout(None if until is None else (until - datetime.now(UTC)).total_seconds()):
+            async with asyncio.timeout(seconds):
                 run = await self._wait_for_end()
         except TimeoutError:
             raise TimeoutError(f"Timeout waiting for execution {self._key!r}") from None
@@ -296,16 +297,17 @@ class Execution(Generic[R]):
                     yield _told(self._key, event)
 
 
-def _deadline(timeout: timedelta | None, deadline: datetime | None) -> datetime | None:
+def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float | None:
+    """How long may be waited; None for as long as it takes."""
     if timeout is not None and deadline is not None:
         raise InvalidArgument("give a timeout or a deadline, not both")
     if timeout is not None:
         if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"timeout must be a timedelta, not {timeout!r}")
-        return datetime.now(UTC) + timeout
-    if deadline is not None and deadline.tzinfo is None:
-        raise InvalidType("deadline must know its time zone, such as datetime.now(timezone.utc)")
-    return deadline
+        return timeout.total_seconds()
+    if deadline is not None:
+        return (checks.moment(deadline, "deadline") - datetime.now(UTC)).total_seconds()
+    return None
 
 
 def _text(moment: datetime | None) -> str | None:

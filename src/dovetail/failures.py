@@ -9,18 +9,20 @@ from typing import Any
 from dovetail.errors import ExecutionFailed
 from dovetail.model import Failure
 
+LONGEST_NAME = 500
 LONGEST_MESSAGE = 10_000
 LONGEST_TRACEBACK = 50_000
 
 
 def failure_of(error: BaseException) -> Failure:
     """An exception as text. Nothing that an exception does can make this fail, nor make it large."""
-    return Failure(_type_name(error), _clipped(_text(error), LONGEST_MESSAGE), _traceback(error))
+    name = _clipped(_type_name(error), LONGEST_NAME)
+    return Failure(name, _clipped(_text(error), LONGEST_MESSAGE), _clipped(_traceback(error), LONGEST_TRACEBACK))
 
 
 def _type_name(error: BaseException) -> str:
-    name = getattr(type(error), "__name__", None)
-    return name if isinstance(name, str) else "Exception"
+    # Not by attribute: a metaclass may have hidden it.
+    return type.__dict__["__name__"].__get__(type(error))
 
 
 def _text(error: BaseException) -> str:
@@ -33,19 +35,22 @@ def _text(error: BaseException) -> str:
 def _traceback(error: BaseException) -> str:
     try:
         lines = traceback.TracebackException.from_exception(error, limit=50, compact=True, max_group_depth=5).format()
-        return _clipped("".join(lines), LONGEST_TRACEBACK)
+        return "".join(lines)
     except BaseException as broken:  # as above; a recursive cause, for one
         return f"<the traceback of this exception cannot be had: {_type_name(broken)}>"
 
 
 def _clipped(text: str, longest: int) -> str:
-    # Lone surrogates, which a store cannot keep, are shown escaped.
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    # Lone surrogates, which a store cannot keep, are shown escaped. By str's own method: a subclass is not trusted.
+    text = str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
     if len(text) <= longest:
         return text
     half = longest // 2
     return f"{text[:half]}\n... {len(text) - longest} characters left out ...\n{text[-half:]}"
 
+
+UNSUITABLE = (ExceptionGroup, StopIteration, StopAsyncIteration)
+"""A group wants to be made with its members, which are not kept; the others mean something else to whoever awaits."""
 
 _kinds: dict[str, type[ExecutionFailed]] = {}
 
@@ -69,8 +74,7 @@ def _kind(name: str) -> type[ExecutionFailed]:
     found = _kinds.get(name)
     if found is None:
         builtin = getattr(builtins, name, None)
-        # A group wants to be made with its members, which are not kept.
-        if not (isinstance(builtin, type) and issubclass(builtin, Exception)) or issubclass(builtin, ExceptionGroup):
+        if not (isinstance(builtin, type) and issubclass(builtin, Exception)) or issubclass(builtin, UNSUITABLE):
             return ExecutionFailed
         found = _kinds[name] = type(name, (ExecutionFailed, builtin), {})
     return found

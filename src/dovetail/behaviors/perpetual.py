@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import logging
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Behavior, Outcome
-from dovetail.model import Due, Settle, State, Verdict
+from dovetail.errors import PayloadError
+from dovetail.model import Due, NewRun, Settle, State, Verdict
+
+logger = logging.getLogger("dovetail.worker")
 
 
 class Perpetual(Behavior):
@@ -58,6 +62,14 @@ class Perpetual(Behavior):
         if self.cancelled:
             return None
         due = self.next_due(attempt, outcome) if self._next is None else self._next
-        successor = attempt.successor(due, self._args, self._kwargs)
+        successor = self._successor(attempt, due)
         state = State.FAILED if outcome.error else State.COMPLETED
         return Settle(attempt.claim, state, failure=outcome.failure, then=(successor,))
+
+    def _successor(self, attempt: Attempt, due: Due) -> NewRun:
+        """The next run. Arguments that cannot be stored do not end the chain: it goes on with the last ones."""
+        try:
+            return attempt.successor(due, self._args, self._kwargs)
+        except PayloadError:
+            logger.exception("the next run of %r keeps its arguments", attempt.claim.key)
+            return attempt.successor(due)

@@ -9,8 +9,7 @@ from typing import Never, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Behavior, Outcome
-from dovetail.clock import from_microseconds
-from dovetail.model import Requeue, Verdict
+from dovetail.model import Due, Requeue, Verdict
 
 
 class ForcedRetry(Exception):
@@ -31,8 +30,7 @@ class Retry(Behavior):
         self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)
         self.delay = checks.duration(delay, "delay")
         self.attempt = 1
-        self._forced: timedelta | None = None
-        self._now: datetime | None = None
+        self._forced: Due | None = None
 
     @classmethod
     def forever(cls, delay: timedelta = timedelta()) -> Self:
@@ -42,7 +40,6 @@ class Retry(Behavior):
     def bind(self, attempt: Attempt) -> Self:
         bound = copy.copy(self)
         bound.attempt = attempt.number
-        bound._now = from_microseconds(attempt.clock.microseconds())
         return bound
 
     def after(self, delay: timedelta) -> Never:
@@ -52,8 +49,9 @@ class Retry(Behavior):
 
     def at(self, when: datetime) -> Never:
         """Give this try up, and try again at that time; a time in the past means now."""
-        now = self._now or datetime.now(tz=when.tzinfo)
-        self.after(max(checks.moment(when, "when") - now, timedelta()))
+        wanted = checks.moment(when, "when")
+        self._forced = wanted
+        raise ForcedRetry(f"asked to be tried again at {wanted.isoformat()}")
 
     def in_(self, delay: timedelta) -> Never:
         """The same as `after`."""
@@ -66,8 +64,8 @@ class Retry(Behavior):
     def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
         if self.attempts is not None and self.attempt >= self.attempts:
             return None
-        delay = self.next_delay() if self._forced is None else self._forced
-        return Requeue(attempt.claim, attempt.number + 1, delay, failure=outcome.failure)
+        due = self.next_delay() if self._forced is None else self._forced
+        return Requeue(attempt.claim, attempt.number + 1, due, failure=outcome.failure)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import time
 from datetime import timedelta
@@ -26,6 +27,7 @@ class Timeout(Behavior):
         self.base = checks.duration(base, "base", positive=True)
         self._key = ""
         self._limit: asyncio.Timeout | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline: float | None = None
 
     def bind(self, attempt: Attempt) -> Self:
@@ -41,9 +43,10 @@ class Timeout(Behavior):
         """Allow more time: as much as at first, unless another duration is given."""
         more = self.base if by is None else checks.duration(by, "by")
         self._deadline = time.monotonic() + (self.remaining() + more).total_seconds()
-        if self._limit is not None:
-            loop = asyncio.get_running_loop()
-            self._limit.reschedule(loop.time() + self._deadline - time.monotonic())
+        if self._limit is not None and self._loop is not None:
+            # A plain function asks from its thread; only the loop itself may move the limit.
+            until = self._loop.time() + self.remaining().total_seconds()
+            self._loop.call_soon_threadsafe(_reschedule, self._limit, until)
 
     def remaining(self) -> timedelta:
         """How much time is left."""
@@ -56,6 +59,7 @@ class Timeout(Behavior):
 
     async def around(self, proceed: Proceed) -> Any:
         self.start()
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.base.total_seconds()) as self._limit:
                 result = await proceed()
@@ -70,3 +74,8 @@ class Timeout(Behavior):
 
     def _message(self) -> str:
         return f"Task {self._key} exceeded timeout of {self.base.total_seconds()}s"
+
+
+def _reschedule(limit: asyncio.Timeout, until: float) -> None:
+    with contextlib.suppress(RuntimeError):  # it is over already
+        limit.reschedule(until)

@@ -37,7 +37,8 @@ already over counts as it ended. What hung on a pending run that is replaced han
 stop. A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.
 
 **cancel** ends a pending run for good; a running one is asked to stop, durably: the flag is in every later pulse. For
-each key the newest live run is meant.
+each key the newest live run is meant. With `running=False` one that is running is left in peace: OVER is said of it,
+as far as cancelling goes.
 
 **report** changes the progress of a running run, fenced by the epoch if one is given. Progress begins anew with every
 claim and is gone when the run ends.
@@ -114,7 +115,7 @@ class Engine(Protocol):
 
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse: ...
 
-    async def cancel(self, keys: Sequence[str]) -> list[Cancelled]: ...
+    async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]: ...
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         """Note progress; False for a report that was fenced or whose run is not running."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from uncalled_for import Provider
+from uncalled_for import Provider, current_frame
 
 from dovetail.errors import UsageError
 
@@ -83,6 +83,9 @@ class _TaskArgument(Provider[Any]):
     async def __aenter__(self) -> Any:
         if self.parameter is None:
             raise ValueError("No parameter name specified")
+        own = current_frame().parameters.get(self.parameter)
+        if isinstance(own, _TaskArgument) and own.parameter is None:
+            raise ValueError("No parameter name specified")  # it stands on the task itself, and would mean itself
         try:
             return current_execution.get().get_argument(self.parameter)
         except KeyError:

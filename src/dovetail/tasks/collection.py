@@ -15,8 +15,9 @@ def load_member(path: str) -> Any:
     module, separator, member = path.rpartition(":")
     if not separator or not module or not member:
         raise InvalidArgument(f"{path!r} does not name a member; write it as 'package.module:member'")
+    imported = importlib.import_module(module)
     try:
-        return getattr(importlib.import_module(module), member)
+        return getattr(imported, member)
     except AttributeError:
         raise InvalidArgument(f"{path!r}: the module {module!r} has no member {member!r}") from None
 

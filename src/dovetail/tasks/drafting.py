@@ -26,6 +26,7 @@ class Drafter:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         *,
+        id: str | None = None,
         key: str | None = None,
         due: Due = NOW,
         conflict: Conflict = Conflict.KEEP,
@@ -35,7 +36,7 @@ class Drafter:
         group: str | None = None,
     ) -> NewRun:
         """The run of a call. Without a key it is called by its id."""
-        run_id = new_id()
+        run_id = id or new_id()
         payload = self.codec.dump_call(task.types, args, kwargs)
         run = NewRun(
             run_id, key or run_id, name, payload, due, queue, priority, group,

@@ -28,9 +28,10 @@ class Lines:
         logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=self._extra(execution))
 
     def ended(self, execution: Execution[Any], outcome: Outcome, verdict: Verdict) -> None:
-        if outcome.error is not None or not logger.isEnabledFor(logging.INFO):
-            return
-        arrow = "↫" if isinstance(verdict, Requeue) or verdict.then else "↩"
+        goes_again = isinstance(verdict, Requeue) or bool(verdict.then)
+        if (outcome.error is not None and not goes_again) or not logger.isEnabledFor(logging.INFO):
+            return  # a failure that is final has been told as one
+        arrow = "↫" if goes_again else "↩"
         took = format_duration(outcome.took)
         logger.info("%s [%s] %s", arrow, took, execution.call_repr(), extra=self._extra(execution))
 

@@ -103,8 +103,19 @@ class Roster:
                 self._start(tenure)
             else:
                 self._reserve[claim.id] = tenure
+        if self._reserve:
+            asyncio.get_running_loop().call_later(Pace.LONGEST * 2, self._release_overdue, list(self._reserve))
         if self.room <= 0:
             self.has_room.clear()
+
+    def _release_overdue(self, run_ids: list[str]) -> None:
+        """Hand back what has been in reserve for too long: runs are not as short as they seemed, and another worker may
+        be free."""
+        overdue = [run_id for run_id in run_ids if run_id in self._reserve]
+        for run_id in overdue:
+            self.stop(run_id, Reason.SHUTDOWN)
+        if overdue:
+            self._pace.run_took(Pace.LONGEST)
 
     def _start(self, tenure: Tenure) -> None:
         self._running[tenure.claim.id] = tenure

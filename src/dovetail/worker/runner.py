@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.behaviors import Attempt, Behavior, Outcome
-from dovetail.clock import Clock
+from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
@@ -39,6 +39,7 @@ class Runner:
         clock: Clock,
         threads: Executor,
         lines: Lines,
+        worker: str,
         fallback: TaskFunction | None = None,
     ) -> None:
         self._docket = docket
@@ -47,6 +48,7 @@ class Runner:
         self._clock = clock
         self._threads = threads
         self._lines = lines
+        self._worker = worker
         self._fallback = fallback
 
     async def run(self, tenure: Tenure) -> Verdict | None:
@@ -84,19 +86,13 @@ class Runner:
         )  # fmt: skip
         self._lines.started(execution, claim)
         started = self._clock.monotonic()
-        bound: dict[str, Behavior] = {}
-        try:
-            # A caller may hand a behavior of its own to a parameter: that one counts.
-            declared = {
-                **task.behaviors,
-                **{name: each for name, each in kwargs.items() if isinstance(each, Behavior)},
-            }
-            bound = {name: each.bind(attempt) for name, each in declared.items()}
-            wrappers = [each.bind(attempt) for each in task.wrappers]
-            hooks = [*bound.values(), *wrappers]
-            outcome = await self._perform(tenure, task, args, {**kwargs, **bound}, hooks)
-        except Exception as error:
-            hooks, outcome = [], Outcome(timedelta(), error=error)
+        bound, wrappers, error = _bind(task, attempt)
+        hooks = [*bound.values(), *wrappers]
+        if error is None:
+            args, kwargs = _with_behaviors(task, args, kwargs, bound)
+            outcome = await self._perform(tenure, task, args, kwargs, hooks)
+        else:
+            outcome = Outcome(timedelta(), error=error)
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
         return self._judge(tenure, task, attempt, outcome, hooks, execution)
 
@@ -107,6 +103,8 @@ class Runner:
         )  # fmt: skip
         execution.id = claim.id
         execution.state = State.RUNNING
+        execution.worker = self._worker
+        execution.started_at = from_microseconds(self._clock.microseconds())
         return execution
 
     # Performing
@@ -200,7 +198,7 @@ class Runner:
             for behavior in hooks:
                 if (verdict := behavior.follow_up(attempt, outcome)) is not None:
                     return verdict
-        except Exception:
+        except BaseException:
             logger.exception("a behavior of the run %r could not decide; the run settles", attempt.claim.key)
         return None
 
@@ -232,6 +230,43 @@ class Runner:
             outcome.stored = self._codec.dump_exception(error)
         except BaseException:  # its text is kept all the same
             outcome.stored = None
+
+
+def _given(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What the caller passed, by parameter."""
+    return {**dict(zip(task.signature.parameters, args, strict=False)), **kwargs} if args else kwargs
+
+
+def _bind(task: Task, attempt: Attempt) -> tuple[dict[str, Behavior], list[Behavior], BaseException | None]:
+    """The behaviors of this attempt, by parameter and around the call. One that cannot be bound fails the attempt, and
+    the others still have their say. What a caller passes in a behavior's place counts instead of it."""
+    given = _given(task, attempt.args, attempt.kwargs)
+    declared = {name: each for name, each in task.behaviors.items() if name not in given}
+    declared |= {name: each for name, each in given.items() if isinstance(each, Behavior)}
+    bound: dict[str, Behavior] = {}
+    wrappers: list[Behavior] = []
+    error: BaseException | None = None
+    for name, each in [*declared.items(), *((None, each) for each in task.wrappers)]:
+        try:
+            if name is None:
+                wrappers.append(each.bind(attempt))
+            else:
+                bound[name] = each.bind(attempt)
+        except BaseException as broken:
+            error = error or broken
+    return bound, wrappers, error
+
+
+def _with_behaviors(
+    task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], bound: dict[str, Behavior]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the call, each behavior's parameter with the behavior as it is in this attempt."""
+    if not bound:
+        return args, kwargs
+    positional = list(task.signature.parameters)[: len(args)]
+    taken = tuple(bound.get(name, value) for name, value in zip(positional, args, strict=False))
+    named = {name: each for name, each in bound.items() if name not in positional}
+    return (*taken, *args[len(positional) :]), {**kwargs, **named}
 
 
 Captured = tuple[Any, BaseException | None]

@@ -17,6 +17,7 @@ from uncalled_for import SharedContext
 from dovetail import checks
 from dovetail.clock import SystemClock, from_microseconds
 from dovetail.docket import Docket
+from dovetail.errors import InvalidType
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo, new_id
@@ -62,6 +63,10 @@ class Worker:
         queues: Sequence[str] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
     ) -> None:
+        if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"docket must be a Docket, not {docket!r}")
+        if fallback_task is not None:
+            checks.callable_task(fallback_task, "fallback_task")
         self.docket = docket
         self.name = checks.text(name or f"{socket.gethostname()}#{os.getpid()}", "name")
         self.concurrency = checks.whole(concurrency, "concurrency", least=1)
@@ -74,7 +79,7 @@ class Worker:
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.fallback_task = fallback_task
         self.message_batch = checks.whole(message_batch, "message_batch", least=1)
-        self.queues = tuple(checks.text(queue, "a queue's name") for queue in queues)
+        self.queues = tuple(checks.texts(queues, "queues"))
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
@@ -89,8 +94,19 @@ class Worker:
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
         await self._stack.enter_async_context(SharedContext())
+        self._shared = (SharedContext.resolved.get(), SharedContext.lock.get(), SharedContext.stack.get())
         self._tokens = (current_docket.set(self.docket), current_worker.set(self))
         return self
+
+    def be_current(self) -> None:
+        """Make this worker, its docket and what its tasks share those of the context at hand. Several workers in one
+        program each have a task of their own, and so a context."""
+        current_docket.set(self.docket)
+        current_worker.set(self)
+        resolved, lock, stack = self._shared
+        SharedContext.resolved.set(resolved)
+        SharedContext.lock.set(lock)
+        SharedContext.stack.set(stack)
 
     async def __aexit__(self, *_: object) -> None:
         if self._crew is not None:
@@ -115,8 +131,11 @@ class Worker:
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
         """Run until finished, but run each of these keys at most so many times."""
+        if not isinstance(iterations_by_key, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"iterations_by_key must map keys to numbers, not {iterations_by_key!r}")
         for key, count in iterations_by_key.items():
-            checks.whole(count, f"the number of runs of {key!r}", least=0)
+            checks.text(key, "each key of iterations_by_key")
+            checks.whole(count, f"iterations_by_key[{key!r}]", least=0)
         await self._run(until_finished=True, budget=Budget(iterations_by_key))
 
     def stop(self) -> None:
@@ -163,7 +182,7 @@ class Worker:
         A second signal hands running work back at once.
         """
         docket = Docket(docket_name, url, durability=durability, codec=codec)
-        for path in tasks:
+        for path in checks.texts(tasks, "tasks"):
             docket.register_collection(path)
         worker = cls(
             docket, name, concurrency, redelivery_timeout, reconnection_delay, minimum_check_interval,
@@ -211,7 +230,7 @@ class Crew:
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
         lines = Lines(self._clock, worker.labels())
-        runner = Runner(docket, self._clock, self._threads, lines, worker.fallback_task)
+        runner = Runner(docket, self._clock, self._threads, lines, worker.name, worker.fallback_task)
         attend = runner.run if budget is None else budget.around(runner.run)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
@@ -244,6 +263,7 @@ class Crew:
             self._hurry.set()
 
     async def work(self) -> None:
+        self._worker.be_current()
         self._announce()
         try:
             await self._seed()
@@ -263,6 +283,8 @@ class Crew:
                 self._stop_beating()
                 await pulse
         finally:
+            # Only after a bug of ours is anything still at work: nobody would renew its lease.
+            await self._abandon()
             self._threads.shutdown()
             self.finished.set()
 
@@ -289,6 +311,12 @@ class Crew:
             self.roster.stop_all(Reason.SHUTDOWN)
             await asyncio.wait([idle], timeout=FLUSH_TIME)
         idle.cancel()
+
+    async def _abandon(self) -> None:
+        bodies = [tenure.task for tenure in self.roster.running if tenure.task is not None]
+        self.roster.stop_all(Reason.LOST)
+        if bodies:
+            await asyncio.wait(bodies, timeout=FLUSH_TIME)
 
     async def _flush(self, settling: asyncio.Task[None]) -> None:
         done, _ = await asyncio.wait([settling], timeout=max(FLUSH_TIME, self._grace.total_seconds()))

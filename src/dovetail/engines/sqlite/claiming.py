@@ -104,6 +104,9 @@ def _promote(session: Session) -> None:
     """What has become due joins the ready order."""
     for seq, queue, group, weight in session.all("became_due", session.docket, session.now, PROMOTED):
         session.run("make_ready", seq, fairness.place(session, queue, group, weight))
+        if session.tells:
+            run_id, key, due = session.one("named", seq)
+            session.tell_state(run_id, key, State.QUEUED, when=from_microseconds(due))
 
 
 def _take_ready(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
@@ -176,9 +179,7 @@ def _refuse(session: Session, ready: Ready, refusal: Refusal) -> None:
 def _key_of(session: Session, ready: Ready) -> str:
     if not session.tells:
         return ready.id
-    return session.db.execute(
-        "SELECT COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (ready.seq,)
-    ).fetchone()[0]
+    return session.one("named", ready.seq)[1]
 
 
 def _expect_openings(

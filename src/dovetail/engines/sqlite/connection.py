@@ -122,7 +122,7 @@ def translated(error: sqlite3.Error, location: Location) -> Exception:
     if primary == sqlite3.SQLITE_FULL:
         return EngineFull(f"{where}: the disk is full; free some space, running work can still finish ({error})")
     if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return NotADatabase(f"{where} is not a database that SQLite can read: {error}")
+        return NotADatabase(f"{where} is not an SQLite database; nothing was changed ({error})")
     if primary in (
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_READONLY,

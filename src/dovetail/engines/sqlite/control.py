@@ -45,17 +45,19 @@ def heartbeat(session: Session, worker: WorkerInfo, claims: Sequence[Claim], lea
     return Pulse(frozenset(lost), frozenset(stopping), version), mark
 
 
-def cancel(session: Session, keys: Sequence[str]) -> list[Cancelled]:
-    return [_cancel(session, key) for key in keys]
+def cancel(session: Session, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
+    return [_cancel(session, key, running=running) for key in keys]
 
 
-def _cancel(session: Session, key: str) -> Cancelled:
+def _cancel(session: Session, key: str, *, running: bool) -> Cancelled:
     holders = [scheduling.Holder(*row) for row in session.all("live_of_key", session.docket, key)]
     if not holders:
         over = session.one("over_of_key", session.docket, key, session.now)
         return Cancelled.OVER if over else Cancelled.UNKNOWN
     newest = holders[0]
     if newest.state == "running":
+        if not running:
+            return Cancelled.OVER
         session.run("ask_to_stop", newest.seq)
         if EventKind.STOP in session.tells:
             session.tell(Event(EventKind.STOP, key, newest.id))

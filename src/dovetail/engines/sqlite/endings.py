@@ -71,9 +71,7 @@ def _release(session: Session, seq: int, due: int, queue: str, group: str | None
 
 def _tell_released(session: Session, seq: int, state: State, due: int) -> None:
     if session.tells:
-        run_id, key = session.db.execute(
-            "SELECT id, COALESCE(key, id) FROM dovetail_run AS run WHERE seq = ?", (seq,)
-        ).fetchone()
+        run_id, key, _ = session.one("named", seq)
         session.tell_state(run_id, key, state, when=from_microseconds(due))
 
 

@@ -111,8 +111,8 @@ class SqliteEngine:
         self._clock.advance_to(mark)
         return pulse
 
-    async def cancel(self, keys: Sequence[str]) -> list[Cancelled]:
-        return await self._write(partial(control.cancel, keys=keys))
+    async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
+        return await self._write(partial(control.cancel, keys=keys, running=running))
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         return await self._write(partial(control.report, reports=reports))

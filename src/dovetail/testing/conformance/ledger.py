@@ -44,7 +44,7 @@ class Record:
     stopping: bool = False
     finished: datetime | None = None
     gone: bool = False  # replaced, given way, dropped or past its retention
-    starts: set[datetime] = field(default_factory=set[datetime])
+    starts: list[datetime] = field(default_factory=list[datetime])
     last: Verdict | None = None  # accepted, and nothing has happened since
     accepted: list[Verdict] = field(default_factory=list[Verdict])
 
@@ -183,7 +183,7 @@ class Ledger:
     def start(self, claim: Claim, now: datetime, lease: timedelta) -> None:
         record = self.records[claim.id]
         if record.state is not State.RUNNING:
-            record.starts.add(now)
+            record.starts.append(now)
         record.state, record.epoch, record.lease_until = State.RUNNING, claim.epoch, now + lease
         record.last, record.crashes = None, claim.crashes
 

@@ -22,6 +22,10 @@ SELECT seq, queue, tribe, weight FROM dovetail_run
 WHERE docket = ?1 AND state = 'scheduled' AND parked_on IS NULL AND due <= ?2
 ORDER BY due LIMIT ?3
 
+-- name: named
+-- takes seq
+SELECT id, COALESCE(key, id), due FROM dovetail_run WHERE seq = ?
+
 -- name: make_ready
 -- takes seq, place
 UPDATE dovetail_run SET state = 'queued', place = ?2 WHERE seq = ?1

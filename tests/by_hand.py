@@ -1,0 +1,99 @@
+"""A worker's work done by hand: one claim at a time, with nothing in the background and no time passing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dovetail import Docket, Worker
+from dovetail.model import Claim, Finished, Run, RunQuery, Verdict
+from dovetail.worker.lines import Lines
+from dovetail.worker.roster import Reason, Tenure
+from dovetail.worker.runner import Runner
+
+PATIENCE = 10.0
+"""Seconds after which something that should have happened will not."""
+LEASE = timedelta(seconds=30)
+
+
+class ByHand:
+    """Claims from a docket, runs what it claimed with the real runner, and writes the verdicts."""
+
+    def __init__(self, docket: Docket, threads: Executor, fallback: Any = None) -> None:
+        self.docket = docket
+        self.runner = Runner(docket, docket.clock, threads, Lines(docket.clock, docket.labels()), fallback)
+
+    async def claim(self) -> Claim:
+        """The one run that is due."""
+        claimed = await self.docket.engine.claim("by hand", 1, lease=LEASE)
+        assert claimed.claims, "nothing is due"
+        return claimed.claims[0]
+
+    async def attempt(self, *, stop_for: Reason | None = None, once: asyncio.Event | None = None) -> Verdict | None:
+        """Claim and run; the verdict is not written. The body is stopped for a reason, once an event has happened."""
+        tenure = Tenure(await self.claim(), self.docket.clock.monotonic() + LEASE.total_seconds())
+        tenure.task = running = asyncio.create_task(self.runner.run(tenure))  # type: ignore[assignment]
+        if stop_for is not None:
+            assert once is not None
+            await soon(once.wait())
+            tenure.stop(stop_for)
+        return await soon(running)
+
+    async def step(self) -> Run:
+        """Claim, run and write; what the store then knows of the run."""
+        verdict = await self.attempt()
+        assert verdict is not None
+        assert await self.docket.engine.finish([verdict]) == [Finished.DONE]
+        return await run_of(self.docket, id=verdict.claim.id)
+
+
+async def run_of(docket: Docket, *, key: str | None = None, id: str | None = None) -> Run:
+    """The newest run of a key, or the run of that id."""
+    query = RunQuery(ids=(id,)) if id else RunQuery(keys=(key or "",), newest_first=True, limit=1)
+    page = await docket.engine.find(query)
+    assert page.items, f"there is no run {id or key!r}"
+    return page.items[0]
+
+
+async def runs_of(docket: Docket, key: str) -> list[Run]:
+    return (await docket.engine.find(RunQuery(keys=(key,)))).items
+
+
+async def soon(awaitable: Any) -> Any:
+    """The answer, which has to come within a test's patience."""
+    async with asyncio.timeout(PATIENCE):
+        return await awaitable
+
+
+async def finish(worker: Worker, **at_most: int) -> None:
+    """Let a worker run until nothing is left. One that does not come to an end is stopped, and the test fails."""
+    ending = worker.run_at_most(at_most) if at_most else worker.run_until_finished()
+    working = asyncio.create_task(ending)
+    done, _ = await asyncio.wait([working], timeout=PATIENCE)
+    if not done:
+        worker.stop()
+        worker.stop()
+        await working
+        pytest.fail("the worker did not come to an end")
+    await working
+
+
+@asynccontextmanager
+async def at_work(*workers: Worker) -> AsyncIterator[None]:
+    """Workers that run in the background, and stop in good order."""
+    running = [asyncio.create_task(worker.run_forever()) for worker in workers]
+    try:
+        yield
+    finally:
+        for worker, task in zip(workers, running, strict=True):
+            worker.stop()
+            done, _ = await asyncio.wait([task], timeout=PATIENCE)
+            if not done:
+                worker.stop()
+            await task

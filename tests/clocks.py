@@ -1,0 +1,19 @@
+"""Clocks that tests put in the place of the real one."""
+
+import asyncio
+from datetime import timedelta
+
+from dovetail.clock import VirtualClock
+
+
+class HastyClock(VirtualClock):
+    """A clock on which nobody sleeps: to sleep moves the time. It remembers how long everyone meant to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps: list[timedelta] = []
+
+    async def sleep(self, duration: timedelta) -> None:
+        self.naps.append(duration)
+        self.jump(duration)
+        await asyncio.sleep(0)

@@ -1,0 +1,86 @@
+"""Fixtures: a docket in memory, and workers with a short lease and little patience."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dovetail import Docket, Worker
+from dovetail.clock import VirtualClock
+from dovetail.model import new_id
+from dovetail.worker.threads import Threads
+from tests.by_hand import ByHand
+
+MakeWorker = Callable[..., Worker]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DOVETAIL_URL", "DOVETAIL_NAME", "DOVETAIL_CODEC"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def url() -> str:
+    """A store in memory that no other test knows. It goes with the last docket that has it open."""
+    return f"memory://{new_id()}"
+
+
+@pytest.fixture
+async def docket(url: str) -> AsyncIterator[Docket]:
+    async with Docket("tests", url, heartbeat_interval=timedelta(milliseconds=50)) as docket:
+        yield docket
+
+
+@pytest.fixture
+async def pickling(url: str) -> AsyncIterator[Docket]:
+    """A docket whose codec is pickle."""
+    async with Docket("pickling", url, codec="pickle") as docket:
+        yield docket
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def still(url: str, clock: VirtualClock) -> AsyncIterator[Docket]:
+    """A docket whose time stands still until the test moves the clock."""
+    async with Docket("tests", url, clock=clock) as docket:
+        yield docket
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    threads = Threads(4)
+    yield threads
+    threads.shutdown()
+
+
+@pytest.fixture
+def by_hand(still: Docket, threads: Threads) -> ByHand:
+    """The work of the still docket, one claim at a time."""
+    return ByHand(still, threads)
+
+
+@pytest.fixture
+def make_worker(docket: Docket) -> MakeWorker:
+    def make(of: Docket = docket, **settings: Any) -> Worker:
+        settings = {
+            "name": "worker",
+            "redelivery_timeout": timedelta(seconds=3),
+            "reconnection_delay": timedelta(milliseconds=10),
+            "shutdown_grace": timedelta(seconds=5),
+            **settings,
+        }
+        return Worker(of, **settings)
+
+    return make
+
+
+@pytest.fixture
+def worker(make_worker: MakeWorker) -> Worker:
+    """A worker of the docket, not entered: its `run_*` methods do that."""
+    return make_worker()
