@@ -349,15 +349,18 @@ class Docket:
                     " function, or pass the function itself"
                 )
             return self.tasks[function], function
-        if function is None or self.tasks.get(getattr(function, "__name__", "")) is not function:  # pyright: ignore[reportUnnecessaryComparison]
+        name = getattr(function, "__name__", None)
+        if name is None or self.tasks.get(name) is not function:
             self.register(function)
         return function, function.__name__
 
     def _draft(self, call: TaskCall, conflict: Conflict) -> NewRun:
+        run_id = call.fresh.pop() if call.fresh else None
+        due = timedelta() if call.when is None else call.when
         return self.drafter.draft(
             Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
-            id=call.fresh.pop() if call.fresh else None, key=call.key, due=timedelta() if call.when is None else call.when, conflict=conflict,
-            retention=self.retention, queue=call.queue, priority=call.priority,
+            id=run_id, key=call.key, due=due, conflict=conflict, retention=self.retention, queue=call.queue,
+            priority=call.priority,
         )  # fmt: skip
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict) -> Execution[Any]:

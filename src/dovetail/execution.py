@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeGuard, TypeVar, cast
 
 from dovetail import checks
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
@@ -224,32 +224,28 @@ class Execution(Generic[R]):
             return run
         # Subscribe first, then read, then wait: an end in between is seen by the read.
         async with self._docket.engine.watch(Topic(EventKind.STATE, self._key)) as events:
+            last: Run | None = None
             while True:
                 run = await self._read()
-                if run is None:
+                if run is not None:
+                    self.take_in(run)
+                    if run.state.is_terminal:
+                        return run
+                last = run or last
+                event = await _next(events) if last is not None else None
+                if last is not None and _is_end(event, last):
+                    return await self._ended(event, last)
+                if run is None and event is None:
                     raise self._expired()
-                self.take_in(run)
-                if run.state.is_terminal:
-                    return run
-                ended = await self._next_end(events, run)
-                if ended is not None:
-                    return ended
 
-    async def _next_end(self, events: AsyncIterator[Event], run: Run) -> Run | None:
-        """Wait for a change. The end itself comes along with its event, in case the record is not kept."""
-        try:
-            async with asyncio.timeout(LOOK_AGAIN):
-                event = await anext(events)
-        except TimeoutError:
-            return None
-        if event.id == run.id and event.state is not None and event.state.is_terminal:
-            found = await self._docket.engine.find(RunQuery(ids=(run.id,), limit=1))
-            if not found.items and event.has_result and event.state is State.COMPLETED:
-                raise self._expired()
-            ended = found.items[0] if found.items else run.but(state=event.state, error=event.error)
-            self.take_in(ended)
-            return ended
-        return None
+    async def _ended(self, event: Event, last: Run) -> Run:
+        """A run that is over. The end itself comes along with its event, in case the record is not kept."""
+        found = await self._docket.engine.find(RunQuery(ids=(last.id,), limit=1))
+        if not found.items and event.has_result and event.state is State.COMPLETED:
+            raise self._expired()
+        ended = found.items[0] if found.items else last.but(state=event.state, error=event.error)
+        self.take_in(ended)
+        return ended
 
     def _expired(self) -> ResultExpired:
         return ResultExpired(
@@ -295,6 +291,19 @@ class Execution(Generic[R]):
                         yield _state_now(self._key, now)
                 else:
                     yield _told(self._key, event)
+
+
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    """The next event, or None if it is time to look without one."""
+    try:
+        async with asyncio.timeout(LOOK_AGAIN):
+            return await anext(events)
+    except TimeoutError:
+        return None
+
+
+def _is_end(event: Event | None, run: Run) -> TypeGuard[Event]:
+    return event is not None and event.id == run.id and event.state is not None and event.state.is_terminal
 
 
 def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float | None:

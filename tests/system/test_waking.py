@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from dovetail import Docket, ExecutionCancelled
 from dovetail.engines.sqlite.doorbell import POLL
-from dovetail.execution import LOOK_AGAIN
 from tests.system.harness import Stage, are_over, eventually, set_stage, short_folder
 from tests.system.programs.tasks import pause, wait_at
 
@@ -49,16 +47,17 @@ async def test_an_idle_worker_in_another_process_starts_a_run_at_once(
 async def test_a_waiter_in_another_process_hears_of_every_end(stage: Stage, docket: Docket) -> None:
     await stage.start_idle_worker(docket, lease=LONG_LEASE)
     waits: list[float] = []
-    for _ in range(150):
-        # Some end while the waiter still makes ready to listen.
-        run = await docket.add(pause)(random.randint(0, 8))
+    for _ in range(300):
+        # So short that it ends while the waiter still makes ready to listen.
+        run = await docket.add(pause)(0)
         await run.get_result(timeout=timedelta(seconds=20))
         heard = time.monotonic_ns()
         (end,) = stage.record.ends(run.key)
         waits.append((heard - end.at) / 1e9)
 
     assert median(waits) < SOON, waits
-    assert max(waits) < LOOK_AGAIN * 0.9, "nobody had to look for himself"
+    # One is forgiven: a busy machine may stall. An end that is missed shows when the next poll finds it.
+    assert sorted(waits)[-2] < POLL * 0.9, sorted(waits)[-10:]
 
 
 @pytest.fixture

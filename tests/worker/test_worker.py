@@ -19,7 +19,7 @@ from dovetail.model import Claim, Requeue, Run, State
 from dovetail.worker import worker as module
 from dovetail.worker.roster import Pace
 from tests import collections_of_tasks
-from tests.by_hand import at_work, finish, run_of, runs_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of, runs_of, soon
 from tests.faults import behind_a_door
 
 MakeWorker = Callable[..., Worker]
@@ -329,6 +329,40 @@ async def test_a_run_that_is_lost_is_stopped_and_records_nothing(
     assert (after.state, after.worker, after.error) == (State.RUNNING, "usurper", None)
 
 
+async def test_word_that_an_attempt_is_over_does_not_stop_the_next_one(docket: Docket, worker: Worker):
+    # A heartbeat is under way while an attempt fails and the next one starts: to the store the claim it speaks of is
+    # void, but that is not the claim now in hand.
+    loop = asyncio.get_running_loop()
+    first, fail_now, release, second = asyncio.Event(), asyncio.Event(), asyncio.Event(), threading.Event()
+    attempts: list[int] = []
+
+    async def flaky(retry: Retry = Retry(attempts=2)) -> str:
+        attempts.append(retry.attempt)
+        if retry.attempt == 1:
+            first.set()
+            await fail_now.wait()
+            raise ValueError("once")
+        second.set()
+        await release.wait()
+        return "second"
+
+    async def meanwhile() -> None:
+        del faults.before["heartbeat"]
+        loop.call_soon_threadsafe(fail_now.set)
+        await asyncio.to_thread(second.wait, 1)
+
+    faults = behind_a_door(docket)
+    execution = await docket.add(flaky, key="k")()
+    async with at_work(worker):
+        await soon(first.wait())
+        faults.before["heartbeat"] = meanwhile
+        await faults.called("heartbeat", 3)
+        release.set()
+        assert await soon(execution.get_result()) == "second"
+    assert attempts == [1, 2]
+    assert (await run_of(docket, key="k")).crashes == 0
+
+
 async def usurp(docket: Docket, run: Run) -> None:
     """Let another worker take a run over, as if its lease had lapsed."""
     claim = Claim(run.id, run.epoch, run.key, run.task, run.payload, run.attempt, run.due, queue=run.queue)
@@ -457,6 +491,21 @@ async def test_a_cancelled_run_neither_goes_again_nor_goes_on(docket: Docket, wo
             await soon(execution.get_result())
     assert calls == [1]
     assert [run.state for run in await runs_of(docket, "k")] == [State.CANCELLED]
+
+
+@pytest.mark.parametrize("kind", ["retry", "perpetual"])
+async def test_a_cancellation_that_comes_while_a_body_ends_is_not_lost(still: Docket, by_hand: ByHand, kind: str):
+    async def fail(retry: Retry = Retry(attempts=5)) -> None:
+        raise ValueError
+
+    async def tick(perpetual: Perpetual = Perpetual(every=timedelta(hours=1))) -> None: ...
+
+    await still.add(fail if kind == "retry" else tick, key="k")()
+    verdict = await by_hand.attempt()
+    assert verdict is not None
+    await still.cancel("k")
+    await still.engine.finish([verdict])
+    assert all(run.state.is_terminal for run in await runs_of(still, "k"))
 
 
 async def test_a_run_that_is_cancelled_the_moment_it_is_claimed_frees_its_slot(docket: Docket, make_worker: MakeWorker):

@@ -483,6 +483,9 @@ def test_a_listener_that_cannot_look_once_looks_again(path: Path, monkeypatch: p
                 raise answer
             return answer
 
+        def open(self) -> None:
+            pass
+
         def close(self) -> None:
             pass
 

@@ -1,4 +1,7 @@
-"""A file that only takes up room: when the disk is full it is removed, so that running work can still finish."""
+"""A file that only takes up room: when the disk is full it is removed, so that running work can still finish.
+
+Whether it is there is also the sign, for every process, that there is room for new work.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,26 @@ class Ballast:
     def __init__(self, database: Path | None) -> None:
         self._path = None if database is None else Path(f"{database}-ballast")
 
-    def lay(self) -> None:
-        """Take the room, if it can be had: a disk without it is no reason not to start."""
-        if self._path is None or self._path.exists():
-            return
+    def is_laid(self) -> bool:
+        """Whether there is room to spare; it is taken again as soon as it can be had."""
+        return self._path is None or self._path.exists() or self._lay(self._path)
+
+    def _lay(self, path: Path) -> bool:
         try:
-            handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+            disk = os.statvfs(path.parent)
+            if disk.f_bavail * disk.f_frsize < 2 * SIZE:
+                return False
+            handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError:
-            return
+            return False
         try:
             os.posix_fallocate(handle, 0, SIZE)
-        except (OSError, AttributeError):
-            self._path.unlink(missing_ok=True)
+        except OSError:
+            path.unlink(missing_ok=True)
+            return False
         finally:
             os.close(handle)
+        return True
 
     def drop(self) -> None:
         """Give the room back to the file system."""

@@ -142,6 +142,7 @@ class Changes(Protocol):
     """Says whether others have changed the file."""
 
     def since_last_asked(self) -> bool: ...
+    def open(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -157,6 +158,7 @@ class Listener:
         self._path: Path | None = None
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._looking = threading.Lock()
         self._stopping = threading.Event()
 
     def start(self, kinds: frozenset[EventKind]) -> str | None:
@@ -211,9 +213,21 @@ class Listener:
                 # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself.
                 self._heard(0, [Event(kind) for kind in EventKind])
 
+    def pause(self) -> None:
+        """Keep from looking at the file, and let go of it."""
+        self._looking.acquire()
+        self._changes.close()
+
+    def go_on(self) -> None:
+        try:
+            self._changes.open()
+        finally:
+            self._looking.release()
+
     def _may_have_changed(self) -> bool:
         try:
-            return self._changes.since_last_asked()
+            with self._looking:
+                return self._changes.since_last_asked()
         except Exception:
             return True  # it cannot be told: let everyone look
 

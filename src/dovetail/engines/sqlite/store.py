@@ -13,7 +13,6 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -112,6 +111,10 @@ class Store:
         self._neighbours = Neighbours(folder) if folder else None
         self._bells = folder
         self._ballast = Ballast(location.path)
+        # Held while a connection is at work, so that a fork can wait for a moment when none is: a child that inherits
+        # a transaction halfway would believe for ever that it is under way.
+        self._writing = threading.Lock()
+        self._reading = threading.Lock()
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection | None = None
         self._threads: list[threading.Thread] = []
@@ -132,7 +135,7 @@ class Store:
                 if not self.location.single_process:
                     self._reader = connection.connect(self.location, self._durability, read_only=True)
                 self._identity = _identity(path)
-                self._ballast.lay()
+                self._ballast.is_laid()
         except sqlite3.Error as error:
             self._writer.close()
             raise connection.translated(error, self.location) from error
@@ -141,7 +144,7 @@ class Store:
             raise
         self._spawn(self._write_on, "dovetail-writer")
         if self._reader is not None:
-            self._spawn(partial(self._read_on, self._reader), "dovetail-reader")
+            self._spawn(self._read_on, "dovetail-reader")
 
     def _spawn(self, target: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -157,9 +160,39 @@ class Store:
             self._listener.stop()
         if self._neighbours is not None:
             self._neighbours.close()
+        self._close_connections()
+
+    def pause(self) -> None:
+        """Before a fork: wait until no connection is at work, and close them all. SQLite's locks are the process's own,
+        and a child that inherits an open database would hold none of them and believe it held all."""
+        self._writing.acquire()
+        self._reading.acquire()
+        if self._listener is not None:
+            self._listener.pause()
+        if not self.location.is_memory:
+            self._close_connections()
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        try:
+            if not self.location.is_memory:
+                self._connect()
+        finally:
+            if self._listener is not None:
+                self._listener.go_on()
+            self._reading.release()
+            self._writing.release()
+
+    def _connect(self) -> None:
+        self._writer = connection.connect(self.location, self._durability)
+        if not self.location.is_memory and not self.location.single_process:
+            self._reader = connection.connect(self.location, self._durability, read_only=True)
+
+    def _close_connections(self) -> None:
         for each in (self._reader, self._checkpointer, self._writer):
             if each is not None:
                 each.close()
+        self._checkpointer = None
 
     def was_replaced(self) -> bool:
         """Whether the file under the open connections is no longer the one at its path."""
@@ -185,10 +218,12 @@ class Store:
 
     # Reading
 
-    def _read_on(self, db: sqlite3.Connection) -> None:
+    def _read_on(self) -> None:
         while (request := self._reads.get()) is not None:
-            session = Session(db, request.docket, request.clock.microseconds(), frozenset())
-            self._perform_read(db, session, request)
+            with self._reading:
+                db = self._reader or self._writer
+                session = Session(db, request.docket, request.clock.microseconds(), frozenset())
+                self._perform_read(db, session, request)
             _deliver([request])
 
     def _perform_read(self, db: sqlite3.Connection, session: Session, request: Request[Any]) -> None:
@@ -215,15 +250,17 @@ class Store:
                 request = self._requests.get()
             stopping = request is None
             if batch:
-                self._write(batch)
+                with self._writing:
+                    self._write(batch)
 
     def _write(self, batch: list[Request[Any]]) -> None:
+        able = self._refuse_growth(batch) if any(request.grows for request in batch) else batch
         try:
-            sessions = self._transact(batch)
+            sessions = self._transact(able) if able else []
         except sqlite3.Error as error:
-            sessions = self._write_when_full(batch) if connection.is_full(error) else self._fail(batch, error)
+            sessions = self._write_when_full(able) if connection.is_full(error) else self._fail(able, error)
         except BaseException as error:
-            sessions = self._fail(batch, error)
+            sessions = self._fail(able, error)
         _deliver(batch)
         try:
             for session in sessions:
@@ -234,17 +271,24 @@ class Store:
             # Hints and upkeep: the writes are done, and the thread has to go on.
             logger.exception("a hint or the upkeep of %s failed", self.location.name)
 
-    def _write_when_full(self, batch: list[Request[Any]]) -> list[Session]:
-        """Let go of the ballast, so that running work can finish; new work is refused."""
-        self._ballast.drop()
+    def _refuse_growth(self, batch: list[Request[Any]]) -> list[Request[Any]]:
+        """While the ballast is gone, what room there is belongs to running work."""
+        return batch if self._ballast.is_laid() else self._without_growth(batch)
+
+    def _without_growth(self, batch: list[Request[Any]]) -> list[Request[Any]]:
         refused = EngineFull(f"{self.location.path}: the disk is full; free some space, running work can still finish")
         for request in batch:
             request.error = refused if request.grows else None
-        rest = [request for request in batch if not request.grows]
+        return [request for request in batch if not request.grows]
+
+    def _write_when_full(self, batch: list[Request[Any]]) -> list[Session]:
+        """Refuse new work. For running work to finish, let go of the ballast, and cut the log off."""
+        rest = self._without_growth(batch)
         if not rest:
             return []
+        self._ballast.drop()
         try:
-            self._checkpoint()
+            connection.patiently(lambda: self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
             return self._transact(rest)
         except sqlite3.Error as error:
             return self._fail(rest, error)
@@ -385,14 +429,16 @@ class FileChanges:
     """Whether another connection has changed the file since it was last asked."""
 
     def __init__(self, location: Location, durability: str) -> None:
-        self._db = connection.connect(location, durability, read_only=True)
+        self._location = location
+        self._durability = durability
+        self.open()
+
+    def open(self) -> None:
+        self._db = connection.connect(self._location, self._durability, read_only=True)
         self._seen = self._version()
 
     def since_last_asked(self) -> bool:
-        try:
-            before, self._seen = self._seen, self._version()
-        except sqlite3.Error:
-            return True  # it cannot be told: look
+        before, self._seen = self._seen, self._version()
         return self._seen != before
 
     def _version(self) -> int:
@@ -448,7 +494,7 @@ class Stores:
         self._lock = threading.RLock()
         self._open: dict[tuple[Any, ...], Store] = {}
         self._abandoned: list[Store] = []
-        os.register_at_fork(after_in_child=self._abandon)
+        os.register_at_fork(before=self._pause, after_in_parent=self._go_on, after_in_child=self._abandon)
 
     def acquire(self, location: Location, durability: str, lane: str) -> Store:
         """The store for a place, opened if need be. Each lane has connections and a writer of its own, except where
@@ -477,6 +523,16 @@ class Stores:
                 return
             self._open = {name: each for name, each in self._open.items() if each is not store}
         store.close()
+
+    def _pause(self) -> None:
+        self._lock.acquire()
+        for store in self._open.values():
+            store.pause()
+
+    def _go_on(self) -> None:
+        for store in self._open.values():
+            store.go_on()
+        self._lock.release()
 
     def _abandon(self) -> None:
         # The inherited handles are kept, never closed: closing them would drop the parent's locks.

@@ -136,6 +136,27 @@ class Cancelling(Fixtures):
         await engine.cancel(["a"])
         assert keys(await take(engine)) == ["aa", "b"]
 
+    # Sparing those that run
+
+    async def test_a_running_run_may_be_left_in_peace(self, engine: Engine) -> None:
+        claim = await start_one(engine, a_run())
+        assert await engine.cancel(["a"], running=False) == [Cancelled.OVER]
+        assert (await beat(engine, claim)).stopping == frozenset()
+        assert not (await newest(engine, "a")).stopping
+
+    async def test_sparing_those_that_run_spares_no_pending_one(self, engine: Engine) -> None:
+        running = await start_one(engine, a_run("a"))
+        await place(engine, a_run("a", conflict=Conflict.REPLACE), a_run("b", due=MINUTE))
+        answers = await engine.cancel(["a", "b", "nobody"], running=False)
+        assert answers == [Cancelled.CANCELLED, Cancelled.CANCELLED, Cancelled.UNKNOWN]
+        assert (await beat(engine, running)).stopping == frozenset()
+
+    async def test_sparing_a_running_run_takes_no_earlier_request_back(self, engine: Engine) -> None:
+        claim = await start_one(engine, a_run())
+        await engine.cancel(["a"])
+        await engine.cancel(["a"], running=False)
+        assert (await beat(engine, claim)).stopping == {claim.id}
+
     # Asked to stop
 
     async def test_the_request_to_stop_is_in_every_later_pulse(self, engine: Engine, clock: VirtualClock) -> None:

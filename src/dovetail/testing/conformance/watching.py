@@ -17,6 +17,7 @@ from dovetail.model import (
     HoldKind,
     Limit,
     ProgressReport,
+    Retention,
     Settle,
     State,
     Topic,
@@ -163,6 +164,14 @@ class Watching(Fixtures):
             ended = await hear(events)
             assert (ended.id, ended.state, ended.finished) == (run.id, State.FAILED, clock.now())
             assert ended.error == "ValueError: boom"
+
+    @pytest.mark.parametrize("retention", [AT_ONCE, Retention()], ids=["not kept", "kept"])
+    async def test_the_end_of_a_run_says_whether_it_has_a_result(self, engine: Engine, retention: Retention) -> None:
+        claims = await start(engine, a_run("with", retention=retention), a_run("without", retention=retention))
+        async with engine.watch(Topic(EventKind.STATE)) as events:
+            await engine.finish([completed(claims[0], result=b""), completed(claims[1])])
+            heard = [await hear(events) for _ in range(2)]
+            assert {event.key: event.has_result for event in heard} == {"with": True, "without": False}
 
     async def test_other_keys_are_not_heard(self, engine: Engine) -> None:
         async with engine.watch(Topic(EventKind.STATE, "a")) as events:

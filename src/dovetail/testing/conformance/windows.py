@@ -115,6 +115,12 @@ class Windows(Fixtures):
         clock.jump(WINDOW)
         assert (await take_one(engine)).attempt == 2
 
+    async def test_each_retry_counts_even_within_one_moment(self, engine: Engine) -> None:
+        claim = await start_one(engine, a_run(limits=(per_window(2),)))
+        await requeue(engine, claim, attempt=2)
+        await requeue(engine, await take_one(engine), attempt=3)
+        assert await take(engine) == []
+
     async def test_a_run_that_never_started_does_not_count(self, engine: Engine) -> None:
         await place(engine, *limited(1, per_window(1)))
         await engine.cancel(["0"])
