@@ -283,14 +283,15 @@ class Execution(Generic[R]):
                 yield _state_now(self._key, now)
             if _progress_now(self._key, now) != _progress_now(self._key, before):
                 yield _progress_now(self._key, now)
+            told = now.state if now else None
             async for event in events:
-                if event.state is None and event.progress is None:
-                    # Something may have changed, and nobody said what.
-                    before, now = now, await self._read()
-                    if _state_now(self._key, now) != _state_now(self._key, before):
-                        yield _state_now(self._key, now)
-                else:
+                if event.state is not None or event.progress is not None:
+                    told = event.state or told
                     yield _told(self._key, event)
+                elif (now := await self._read()) is not None and now.state is not told:
+                    # Something had changed, and nobody said what.
+                    told = now.state
+                    yield _state_now(self._key, now)
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:

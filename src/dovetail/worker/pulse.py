@@ -88,7 +88,7 @@ class Pulse:
     def _give_up_what_lapses(self, worker_loop: asyncio.AbstractEventLoop, now: float) -> None:
         margin = self._lease.total_seconds() * MARGIN
         for tenure in self._roster.in_hand():
-            if now > tenure.deadline - margin:
+            if now > tenure.deadline - margin and tenure.reason is not Reason.LOST:
                 logger.error("the run %r is stopped: its lease cannot be renewed", tenure.claim.key)
                 _on(worker_loop, lambda tenure=tenure: tenure.stop(Reason.LOST))
 

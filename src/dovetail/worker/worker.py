@@ -35,6 +35,9 @@ from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
 from dovetail.worker.threads import Threads
 
+Shared = tuple[dict[Any, Any], asyncio.Lock, AsyncExitStack]
+"""What the tasks of one worker share: values, the lock for making them, and how they are put away."""
+
 FLUSH_TIME = 5.0
 """Seconds that a worker which is out of time still gives to writing down outcomes."""
 
@@ -84,6 +87,7 @@ class Worker:
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
         self._crew: Crew | None = None
+        self._shared: Shared
 
     def __repr__(self) -> str:
         return f"<Worker {self.name!r} of {self.docket!r}>"
@@ -97,16 +101,6 @@ class Worker:
         self._shared = (SharedContext.resolved.get(), SharedContext.lock.get(), SharedContext.stack.get())
         self._tokens = (current_docket.set(self.docket), current_worker.set(self))
         return self
-
-    def be_current(self) -> None:
-        """Make this worker, its docket and what its tasks share those of the context at hand. Several workers in one
-        program each have a task of their own, and so a context."""
-        current_docket.set(self.docket)
-        current_worker.set(self)
-        resolved, lock, stack = self._shared
-        SharedContext.resolved.set(resolved)
-        SharedContext.lock.set(lock)
-        SharedContext.stack.set(stack)
 
     async def __aexit__(self, *_: object) -> None:
         if self._crew is not None:
@@ -148,7 +142,7 @@ class Worker:
             async with self:
                 await self._run(until_finished=until_finished, budget=budget)
             return
-        crew = self._crew = Crew(self, until_finished=until_finished, budget=budget)
+        crew = self._crew = Crew(self, self._shared, until_finished=until_finished, budget=budget)
         working = asyncio.create_task(crew.work(), name=f"{self.docket.name} - worker:{self.name}")
         try:
             await _outlasting_cancellation(working, crew)
@@ -219,8 +213,9 @@ async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> N
 class Crew:
     """The parts of a worker while it runs, and the order in which they stop, which is written here once."""
 
-    def __init__(self, worker: Worker, *, until_finished: bool, budget: Budget | None) -> None:
+    def __init__(self, worker: Worker, shared: Shared, *, until_finished: bool, budget: Budget | None) -> None:
         docket = worker.docket
+        self._shared = shared
         self._worker = worker
         self._docket = docket
         self._clock = docket.clock
@@ -263,7 +258,7 @@ class Crew:
             self._hurry.set()
 
     async def work(self) -> None:
-        self._worker.be_current()
+        self._set_context()
         self._announce()
         try:
             await self._seed()
@@ -287,6 +282,15 @@ class Crew:
             await self._abandon()
             self._threads.shutdown()
             self.finished.set()
+
+    def _set_context(self) -> None:
+        """This worker, its docket and what its tasks share are those of its own tasks, and not of another worker's."""
+        current_docket.set(self._docket)
+        current_worker.set(self._worker)
+        resolved, lock, stack = self._shared
+        SharedContext.resolved.set(resolved)
+        SharedContext.lock.set(lock)
+        SharedContext.stack.set(stack)
 
     async def _seed(self) -> None:
         """Start automatic tasks before anything is claimed: a worker that is to finish must not miss them."""

@@ -107,7 +107,7 @@ with asyncio.Runner() as runner:
 """,
         url_of(path),
     )
-    assert said == ["inherited are open: True and more: True", "child 0"]
+    assert said == ["inherited are open: False and more: True", "child 0"]
 
 
 def test_a_child_that_ends_takes_nothing_from_its_parent(path: Path) -> None:

@@ -30,7 +30,10 @@ class Ballast:
         except OSError:
             return False
         try:
-            os.posix_fallocate(handle, 0, SIZE)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, SIZE)
+            else:
+                os.write(handle, bytes(SIZE))
         except OSError:
             path.unlink(missing_ok=True)
             return False

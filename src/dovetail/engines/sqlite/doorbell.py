@@ -15,6 +15,7 @@ import socket
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +33,8 @@ LARGEST = 60_000
 POLL = 1.0
 """Seconds between looks for hints that did not arrive."""
 POLL_WITHOUT_BELL = 0.1
+TICK = 50_000_000
+"""Nanoseconds: no file system's clock is coarser than this in what it says of its folders."""
 
 
 def bells_of(database: Path) -> Path:
@@ -84,7 +87,9 @@ class Neighbours:
             if status.st_mtime_ns != self._changed:
                 names = os.listdir(self._folder)
                 self._found = [(name, _kinds(name)) for name in names if _NAME.fullmatch(name)]
-                self._changed = status.st_mtime_ns
+                # A folder that changed just now may change once more within the same tick of its clock.
+                settled = time.time_ns() - status.st_mtime_ns > TICK
+                self._changed = status.st_mtime_ns if settled else -1
         except OSError:
             return []
         return self._found

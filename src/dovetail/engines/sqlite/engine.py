@@ -153,12 +153,6 @@ class SqliteEngine:
     # Upkeep
 
     async def sweep(self, *, silent_for: timedelta = timedelta(minutes=1), at_most: int = 1000) -> Swept:
-        store = self._opened()
-        if store.was_replaced():
-            raise EngineUnavailable(
-                f"{self._location.path} was deleted or replaced while it was open; what is written now goes nowhere:"
-                " restart every process that uses it"
-            )
         return await self._write(partial(upkeep.sweep, silent_for=silent_for, at_most=at_most))
 
     async def residue(self) -> dict[str, int]:

@@ -23,7 +23,7 @@ from dovetail.engines.sqlite.ballast import Ballast
 from dovetail.engines.sqlite.doorbell import Listener, Neighbours, bells_of
 from dovetail.engines.sqlite.location import Location, inspect
 from dovetail.engines.sqlite.session import Session
-from dovetail.errors import EngineFull
+from dovetail.errors import EngineFull, EngineUnavailable
 from dovetail.model import Event, EventKind, Topic
 
 T = TypeVar("T")
@@ -256,6 +256,11 @@ class Store:
     def _write(self, batch: list[Request[Any]]) -> None:
         able = self._refuse_growth(batch) if any(request.grows for request in batch) else batch
         try:
+            if self.was_replaced():
+                raise EngineUnavailable(
+                    f"{self.location.path} was deleted or replaced while it was open; what is written now goes nowhere:"
+                    " restart every process that uses it"
+                )
             sessions = self._transact(able) if able else []
         except sqlite3.Error as error:
             sessions = self._write_when_full(able) if connection.is_full(error) else self._fail(able, error)
@@ -387,6 +392,13 @@ class Store:
         return self._kinds | neighbours
 
     def _tell(self, session: Session) -> None:
+        latecomers = self._tells() - session.tells
+        if latecomers:
+            # Whoever began to listen during the transaction may have read just before its end: let him look again.
+            again = [Event(kind) for kind in latecomers]
+            if self._neighbours is not None:
+                self._neighbours.ring(0, again)
+            self._heard(0, again)
         events = session.events
         if session.work:
             events = [Event(EventKind.WORK), *events]
