@@ -25,7 +25,7 @@ run whose lease lapsed keeps its slot until it is taken over, and takes it along
 **finish** is one atomic unit: outcome, result, error history, the next attempt or the successors in `then`, children,
 slots, event. FENCED, and nothing changed, when the epoch is old. ALREADY when this very verdict was accepted before and
 its run is kept. A requeue whose key another pending run has taken gives way to it: YIELDED, and its record goes. A
-requeue of a run that was asked to stop ends it as cancelled.
+requeue of a run that was asked to stop ends it as cancelled, and its settle places no successor under its key.
 Retention of zero drops the record at once. Each verdict stands for itself: one that is fenced harms no other.
 
 **parents** A waiting run is queued (or scheduled, if its due time is still ahead) when its last parent completes. A

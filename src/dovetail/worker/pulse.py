@@ -20,7 +20,7 @@ from dovetail.errors import DovetailError
 from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo
 from dovetail.worker.logs import logger
-from dovetail.worker.roster import Reason, Roster
+from dovetail.worker.roster import Reason, Roster, Tenure
 
 MARGIN = 0.2
 """The part of a lease that must be left: a body is stopped before its lease could lapse."""
@@ -82,8 +82,15 @@ class Pulse:
             return False
         for tenure in tenures:
             tenure.deadline = sent + length
-        _on(worker_loop, lambda: self._heard(pulse))
+        _on(worker_loop, lambda: self._heard(self._of_those_in_hand(pulse, tenures)))
         return True
+
+    def _of_those_in_hand(self, pulse: Heard, tenures: list[Tenure]) -> Heard:
+        """What was said of claims that are still in hand: by now a run may be here with another claim, which is no
+        business of this beat's."""
+        present = {tenure.claim.id: tenure for tenure in self._roster.in_hand()}
+        same = {tenure.claim.id for tenure in tenures if present.get(tenure.claim.id) is tenure}
+        return pulse.but(lost=pulse.lost & same, stopping=pulse.stopping & same)
 
     def _give_up_what_lapses(self, worker_loop: asyncio.AbstractEventLoop, now: float) -> None:
         margin = self._lease.total_seconds() * MARGIN

@@ -60,6 +60,7 @@ def _finish(session: Session, verdict: Verdict) -> Finished:
 def _settle(session: Session, verdict: Settle) -> Finished:
     claim, failure = verdict.claim, verdict.failure
     error = str(failure) if failure else None
+    was_stopped = bool(verdict.then) and _was_stopped(session, claim)
     row = session.one(
         "settle", claim.id, session.docket, claim.epoch, verdict.state, session.now, verdict.result, error
     )
@@ -77,8 +78,15 @@ def _settle(session: Session, verdict: Settle) -> Finished:
     if held or children or expires <= session.now:
         endings.after_end(session, seq, claim.id, verdict.state, held, children, expires)
     if verdict.then:
-        scheduling.schedule(session, verdict.then)
+        # A run that was asked to stop, and ended before it heard of it, is not followed by another of its key.
+        successors = [run for run in verdict.then if not (was_stopped and run.key == key)]
+        scheduling.schedule(session, successors)
     return Finished.DONE
+
+
+def _was_stopped(session: Session, claim: Claim) -> bool:
+    standing = _standing(session, claim)
+    return standing is not None and bool(standing.stop)
 
 
 def _requeue(session: Session, verdict: Requeue) -> Finished:
