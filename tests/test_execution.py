@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ from dovetail import (
 )
 from dovetail.clock import VirtualClock
 from dovetail.errors import DovetailError
-from dovetail.model import Claim, Failure, ProgressReport, Settle, State
+from dovetail.model import Claim, Event, EventKind, Failure, ProgressReport, Settle, State, Topic
 from tests.by_hand import ByHand, at_work, finish, soon
 from tests.faults import behind_a_door
 
@@ -546,6 +547,30 @@ async def test_live_events_carry_what_belongs_to_them(
         "started_at": now,
     }
     assert completed == {"type": "state", "key": "k", "state": "completed", "completed_at": now}
+
+
+async def test_no_state_is_told_twice_nor_out_of_order_when_hints_without_news_come_between(
+    still: Docket, by_hand: ByHand, followed: Any, monkeypatch: pytest.MonkeyPatch
+):
+    # Such as the engine gives to those who may have missed something: they make the subscriber read for himself.
+    watch = still.engine.watch
+
+    @asynccontextmanager
+    async def hinting(*topics: Topic) -> AsyncIterator[AsyncIterator[Event]]:
+        async def interleaved(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+            async for event in events:
+                yield Event(EventKind.STATE)
+                yield event
+
+        async with watch(*topics) as events:
+            yield interleaved(events)
+
+    monkeypatch.setattr(still.engine, "watch", hinting)
+    execution = await still.add(greet)()
+    following = await followed(execution, "completed")
+    await by_hand.step()
+    heard = [event["state"].value for event in await soon(following)]
+    assert heard in (["queued", "running", "completed"], ["queued", "completed"])
 
 
 async def test_a_failure_is_told_with_its_error(still: Docket, by_hand: ByHand, followed: Any):

@@ -392,7 +392,7 @@ class Store:
         return self._kinds | neighbours
 
     def _tell(self, session: Session) -> None:
-        latecomers = self._tells() - session.tells
+        latecomers = (self._tells() - session.tells) & {EventKind.STATE, EventKind.PROGRESS}
         if latecomers:
             # Whoever began to listen during the transaction may have read just before its end: let him look again.
             again = [Event(kind) for kind in latecomers]
