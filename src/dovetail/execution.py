@@ -23,6 +23,8 @@ R = TypeVar("R")
 ExecutionState = State
 """The states of a run, by docket's name for them."""
 
+HINT_SETTLES = 0.2
+"""Seconds that the news may take to follow the hint that there is some."""
 LOOK_AGAIN = 2.0
 """Seconds after which a waiter reads for itself, should an event have been lost."""
 
@@ -232,7 +234,7 @@ class Execution(Generic[R]):
                     if run.state.is_terminal:
                         return run
                 last = run or last
-                event = await _next(events) if last is not None else None
+                event = await _next(events, LOOK_AGAIN) if last is not None else None
                 if last is not None and _is_end(event, last):
                     return await self._ended(event, last)
                 if run is None and event is None:
@@ -284,20 +286,23 @@ class Execution(Generic[R]):
             if _progress_now(self._key, now) != _progress_now(self._key, before):
                 yield _progress_now(self._key, now)
             told = now.state if now else None
-            async for event in events:
-                if event.state is not None or event.progress is not None:
+            hinted = False
+            while True:
+                event = await _next(events, HINT_SETTLES if hinted else None)
+                # After a hint that something has changed, the news itself mostly follows: a read is the last resort.
+                hinted = event is not None and event.state is None and event.progress is None
+                if event is not None and not hinted:
                     told = event.state or told
                     yield _told(self._key, event)
-                elif (now := await self._read()) is not None and now.state is not told:
-                    # Something had changed, and nobody said what.
+                elif event is None and (now := await self._read()) is not None and now.state is not told:
                     told = now.state
                     yield _state_now(self._key, now)
 
 
-async def _next(events: AsyncIterator[Event]) -> Event | None:
+async def _next(events: AsyncIterator[Event], within: float | None) -> Event | None:
     """The next event, or None if it is time to look without one."""
     try:
-        async with asyncio.timeout(LOOK_AGAIN):
+        async with asyncio.timeout(within):
             return await anext(events)
     except TimeoutError:
         return None

@@ -344,6 +344,11 @@ def test_a_maximum_below_the_minimum_is_the_delay():
     assert at_attempt(retry, 1).next_delay() == SECOND
 
 
+def test_a_maximum_of_nothing_is_no_delay():
+    retry = ExponentialRetry(attempts=5, minimum_delay=SECOND, maximum_delay=timedelta())
+    assert at_attempt(retry, 1).next_delay() == timedelta()
+
+
 @pytest.mark.parametrize("attempt", [1, 5, 10**9])
 def test_no_delay_stays_no_delay(attempt: int):
     retry = ExponentialRetry(attempts=None, minimum_delay=timedelta())

@@ -106,6 +106,6 @@ class ExponentialRetry(Retry):
     def next_delay(self) -> timedelta:
         # A power beyond the maximum is never computed: an attempt's number may be huge.
         doublings = min(self.attempt - 1, 64)
-        ratio = self.maximum_delay / self.delay if self.delay else 0.0
-        full = self.maximum_delay if ratio and 2**doublings >= ratio else self.delay * 2**doublings
+        is_capped = bool(self.delay) and 2**doublings >= self.maximum_delay / self.delay
+        full = self.maximum_delay if is_capped else self.delay * 2**doublings
         return full * random.uniform(0.5, 1.0) if self.jitter else full

@@ -37,7 +37,7 @@ USES = {
     "limits_with_parked": ("dovetail_run_parked (docket=? AND parked_on>?)",),
     "openings_due": ("dovetail_opening_at (docket=? AND at<?)",),
     "slots_held": ("PRIMARY KEY (docket=? AND limit_key=?)",),
-    "recent_starts": ("PRIMARY KEY (docket=? AND limit_key=?)",),
+    "recent_starts": ("dovetail_start_recent (docket=? AND limit_key=?)",),
     # scheduling
     "any_key_held": ("dovetail_run_key (docket=? AND key=?)",),
     "known": ("dovetail_run_id (id=? AND docket=?)",),
@@ -112,8 +112,7 @@ def _fill_the_rest(db: sqlite3.Connection) -> None:
         "INSERT INTO dovetail_edge (parent, child, met) SELECT seq, seq + 1, 0 FROM dovetail_run WHERE seq % 10 = 0"
     )
     db.execute(
-        "INSERT INTO dovetail_start SELECT 1, 'limit-' || seq % 10, seq, seq, seq + 10 FROM dovetail_run"
-        " WHERE seq % 5 = 0"
+        "INSERT INTO dovetail_start SELECT 1, 'limit-' || seq % 10, seq, seq + 10 FROM dovetail_run WHERE seq % 5 = 0"
     )
     db.execute("INSERT INTO dovetail_slot SELECT 1, 'limit-' || seq % 10, seq FROM dovetail_run WHERE seq % 5 = 0")
     db.execute("INSERT INTO dovetail_opening SELECT 1, 'limit-' || seq, seq FROM dovetail_run WHERE seq % 100 = 0")

@@ -30,7 +30,7 @@ def take(session: Session, seq: int, limits: Iterable[Limit]) -> None:
             session.run("hold_slot", session.docket, limit.key, seq)
         else:
             until = session.now + duration_to_microseconds(limit.window)
-            session.run("note_start", session.docket, limit.key, session.now, seq, until)
+            session.run("note_start", session.docket, limit.key, session.now, until)
 
 
 def park(session: Session, seq: int, refusal: Refusal) -> None:

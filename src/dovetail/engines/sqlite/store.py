@@ -83,8 +83,9 @@ class Watcher:
         # Docket 0 stands for any: the file changed, and nobody knows how.
         if docket == 0:
             return event.kind in self.kinds
+        is_of_all = event.key is None  # a hint without news
         return docket == self.docket and any(
-            topic.kind is event.kind and topic.key in (None, event.key) for topic in self.topics
+            topic.kind is event.kind and (is_of_all or topic.key in (None, event.key)) for topic in self.topics
         )
 
 
@@ -397,8 +398,8 @@ class Store:
             # Whoever began to listen during the transaction may have read just before its end: let him look again.
             again = [Event(kind) for kind in latecomers]
             if self._neighbours is not None:
-                self._neighbours.ring(0, again)
-            self._heard(0, again)
+                self._neighbours.ring(session.docket, again)
+            self._heard(session.docket, again)
         events = session.events
         if session.work:
             events = [Event(EventKind.WORK), *events]

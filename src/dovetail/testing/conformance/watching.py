@@ -44,13 +44,18 @@ from dovetail.testing.conformance.vocabulary import (
 )
 
 WORK = Topic(EventKind.WORK)
+ABOUT_A_RUN = {EventKind.STATE, EventKind.PROGRESS, EventKind.STOP}
 PATIENCE = 5.0
 """Real seconds within which a hint has to come when nothing else is going on."""
 
 
 async def hear(events: AsyncIterator[Event]) -> Event:
+    """The next event that says what happened. An engine may also say no more than "look again": a kind alone."""
     async with asyncio.timeout(PATIENCE):
-        return await anext(events)
+        event = await anext(events)
+        while event.kind in ABOUT_A_RUN and event.id is None:
+            event = await anext(events)
+        return event
 
 
 async def states_until_the_end(events: AsyncIterator[Event]) -> list[State | None]:

@@ -101,10 +101,9 @@ CREATE TABLE dovetail_start (
     docket    INTEGER NOT NULL,
     limit_key TEXT NOT NULL,
     at        INTEGER NOT NULL,
-    run       INTEGER NOT NULL,
-    expires   INTEGER NOT NULL,
-    PRIMARY KEY (docket, limit_key, at, run)
-) WITHOUT ROWID;
+    expires   INTEGER NOT NULL
+);
+CREATE INDEX dovetail_start_recent ON dovetail_start (docket, limit_key, at);
 CREATE INDEX dovetail_start_expires ON dovetail_start (docket, expires);
 
 -- When a window opens for those parked on it.

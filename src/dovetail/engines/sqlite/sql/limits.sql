@@ -15,7 +15,7 @@ INSERT OR IGNORE INTO dovetail_slot (docket, limit_key, run) VALUES (?, ?, ?)
 DELETE FROM dovetail_slot WHERE docket = ?1 AND limit_key = ?2 AND run = ?3
 
 -- name: note_start
-INSERT OR IGNORE INTO dovetail_start (docket, limit_key, at, run, expires) VALUES (?, ?, ?, ?, ?)
+INSERT INTO dovetail_start (docket, limit_key, at, expires) VALUES (?, ?, ?, ?)
 
 -- name: park
 -- takes seq, limit
