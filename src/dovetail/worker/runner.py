@@ -241,6 +241,8 @@ def _bind(task: Task, attempt: Attempt) -> tuple[dict[str, Behavior], list[Behav
     """The behaviors of this attempt, by parameter and around the call. One that cannot be bound fails the attempt, and
     the others still have their say. What a caller passes in a behavior's place counts instead of it."""
     given = _given(task, attempt.args, attempt.kwargs)
+    if not (task.behaviors or task.wrappers or any(isinstance(each, Behavior) for each in given.values())):
+        return {}, [], None
     declared = {name: each for name, each in task.behaviors.items() if name not in given}
     declared |= {name: each for name, each in given.items() if isinstance(each, Behavior)}
     bound: dict[str, Behavior] = {}

@@ -75,7 +75,7 @@ def _insert(session: Session, shape: Shape, runs: list[NewRun], dues: list[int],
         session.payload += len(run.payload)
     inserted = session.db.execute(_statement(len(runs)), values).rowcount
     session.work = session.work or bool(inserted)
-    if session.tells:
+    if session.tells_states:
         for run, due in zip(runs, dues, strict=True):
             session.tell_state(run.id, run.key, state, when=from_microseconds(due))
     if inserted == len(runs):

@@ -104,7 +104,7 @@ def _promote(session: Session) -> None:
     """What has become due joins the ready order."""
     for seq, queue, group, weight in session.all("became_due", session.docket, session.now, PROMOTED):
         session.run("make_ready", seq, fairness.place(session, queue, group, weight))
-        if session.tells:
+        if session.tells_states:
             run_id, key, due = session.one("named", seq)
             session.tell_state(run_id, key, State.QUEUED, when=from_microseconds(due))
 
@@ -177,7 +177,7 @@ def _refuse(session: Session, ready: Ready, refusal: Refusal) -> None:
 
 
 def _key_of(session: Session, ready: Ready) -> str:
-    if not session.tells:
+    if not session.tells_states:
         return ready.id
     return session.one("named", ready.seq)[1]
 
@@ -193,7 +193,7 @@ def _expect_openings(
 
 def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered: bool) -> Claim:
     run_id, epoch, key, task, payload, attempt, due, queue, priority, group, crashes, headers = row
-    if session.tells:
+    if session.tells_states:
         session.tell_state(run_id, key, State.RUNNING, worker=worker, started=from_microseconds(session.now))
     return Claim(
         run_id, epoch, key, task, payload, attempt, from_microseconds(due), queue, priority, group,

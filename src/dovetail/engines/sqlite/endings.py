@@ -70,7 +70,7 @@ def _release(session: Session, seq: int, due: int, queue: str, group: str | None
 
 
 def _tell_released(session: Session, seq: int, state: State, due: int) -> None:
-    if session.tells:
+    if session.tells_states:
         run_id, key, _ = session.one("named", seq)
         session.tell_state(run_id, key, state, when=from_microseconds(due))
 

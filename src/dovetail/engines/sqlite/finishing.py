@@ -46,7 +46,7 @@ def _settle_plain(session: Session, verdicts: list[Verdict]) -> frozenset[str]:
     pairs = _encode([(verdict.claim.id, verdict.claim.epoch) for verdict in verdicts]).decode()
     rows = session.all("settle_many", pairs, session.docket, State.COMPLETED, session.now)
     for seq, run_id, key, held, children, expires, worker in rows:
-        if session.tells:
+        if session.tells_states:
             session.tell_state(run_id, key, State.COMPLETED, finished=from_microseconds(session.now), worker=worker)
         if held or children or expires <= session.now:
             endings.after_end(session, seq, run_id, State.COMPLETED, held, children, expires)
@@ -70,7 +70,7 @@ def _settle(session: Session, verdict: Settle) -> Finished:
     session.payload += len(verdict.result or b"")
     if failure:
         endings.note_error(session, seq, failures, attempt, worker, failure)
-    if session.tells:
+    if session.tells_states:
         session.tell_state(
             claim.id, key, verdict.state, finished=from_microseconds(session.now), error=error, worker=worker,
             has_result=verdict.result is not None,

@@ -27,13 +27,26 @@ _headers_decoder = msgspec.json.Decoder(dict[str, str])
 class Session:
     """Runs named statements for one docket at one moment. Events gathered here are told after the commit."""
 
-    __slots__ = ("_execute", "db", "docket", "events", "now", "payload", "shares", "tells", "tidy", "work")
+    __slots__ = (
+        "_execute",
+        "db",
+        "docket",
+        "events",
+        "now",
+        "payload",
+        "shares",
+        "tells",
+        "tells_states",
+        "tidy",
+        "work",
+    )
 
     def __init__(self, db: sqlite3.Connection, docket: int, now: int, tells: frozenset[EventKind]) -> None:
         self.db = db
         self.docket = docket
         self.now = now
         self.tells = tells  # kinds that somebody listens for: no other event is made
+        self.tells_states = EventKind.STATE in tells
         self.events: list[Event] = []
         self.work = False  # something new may be claimed, now or at a time not known before
         self.payload = 0  # bytes of arguments and results that were written
@@ -72,7 +85,7 @@ class Session:
 
     def tell_state(self, run_id: str, key: str, state: State, **details: Any) -> None:
         """Tell that a run changed its state, if anybody listens."""
-        if EventKind.STATE in self.tells:
+        if self.tells_states:
             self.events.append(Event(EventKind.STATE, key, run_id, state, **details))
 
 
