@@ -251,9 +251,11 @@ class Machine(RuleBasedStateMachine):
         assert answer in self.ledger.judge(verdict), "I5, I6: the first finish of a claim that holds, and no other"
         self.verdicts.append(verdict)
         if answer in (Finished.DONE, Finished.YIELDED):
+            was_stopped = record.stopping
             self.ledger.accept(verdict, answer, now)
             for run in verdict.then if isinstance(verdict, Settle) else ():
-                self.ledger.schedule(run, now)
+                if not (was_stopped and run.key == record.run.key):
+                    self.ledger.schedule(run, now)
 
     def is_left_open(self, record: Record) -> bool:
         """The contract is silent on the children of a run that gives way."""
