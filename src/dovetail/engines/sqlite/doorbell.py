@@ -215,8 +215,8 @@ class Listener:
                 except OSError:
                     self._stopping.wait(POLL_WITHOUT_BELL)
             if not self._stopping.is_set() and self._may_have_changed():
-                # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself. Those who wait
-                # for one run look often enough by themselves, unless there is no bell at all.
+                # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself. Those who
+                # wait for one run look often enough by themselves, unless there is no bell at all.
                 kinds = EventKind if self._socket is None else (EventKind.WORK, EventKind.STOP, EventKind.HOLDS)
                 self._heard(0, [Event(kind) for kind in kinds])
 
