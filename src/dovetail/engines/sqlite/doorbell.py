@@ -203,22 +203,26 @@ class Listener:
         return f"{os.getpid()}-{self._name}.{letters}"
 
     def _run(self) -> None:
+        has_rung = False  # since the last look: what changed was then told of
         while not self._stopping.is_set():
             if self._socket is None:
                 self._stopping.wait(POLL_WITHOUT_BELL)
             else:
                 try:
                     self._tell(self._socket.recv(LARGEST * 2))
+                    has_rung = True
                     continue
                 except TimeoutError:
                     pass
                 except OSError:
                     self._stopping.wait(POLL_WITHOUT_BELL)
-            if not self._stopping.is_set() and self._may_have_changed():
+            has_changed = not self._stopping.is_set() and self._may_have_changed()
+            if has_changed and not has_rung:
                 # Somebody wrote, and the ring was not heard, or could not be: everyone looks for himself. Those who
                 # wait for one run look often enough by themselves, unless there is no bell at all.
                 kinds = EventKind if self._socket is None else (EventKind.WORK, EventKind.STOP, EventKind.HOLDS)
                 self._heard(0, [Event(kind) for kind in kinds])
+            has_rung = False
 
     def pause(self) -> None:
         """Keep from looking at the file, and let go of it."""

@@ -394,7 +394,7 @@ class Store:
 
     def _tell(self, session: Session) -> None:
         latecomers = (self._tells() - session.tells) & {EventKind.STATE, EventKind.PROGRESS}
-        if latecomers:
+        if latecomers and session.docket:
             # Whoever began to listen during the transaction may have read just before its end: let him look again.
             again = [Event(kind) for kind in latecomers]
             if self._neighbours is not None:
