@@ -2,8 +2,22 @@
 
 from importlib.metadata import version
 
-from dovetail.behaviors import Behavior, ExponentialRetry, Perpetual, Retry, Timeout
-from dovetail.docket import Docket, DocketSnapshot, TaskCall
+from dovetail.agenda import Agenda
+from dovetail.annotations import Logged
+from dovetail.behaviors import (
+    Behavior,
+    ConcurrencyLimit,
+    Cooldown,
+    Cron,
+    Debounce,
+    ExponentialRetry,
+    Perpetual,
+    Progress,
+    RateLimit,
+    Retry,
+    Timeout,
+)
+from dovetail.docket import Docket, DocketSnapshot
 from dovetail.errors import (
     DovetailError,
     EngineFull,
@@ -31,17 +45,23 @@ from dovetail.injection import (
     TaskKey,
     TaskLogger,
 )
+from dovetail.tasks import TaskCall
 from dovetail.worker import Worker
 
 __version__ = version("dovetail-tasks")
 
 __all__ = [
+    "Agenda",
     "Behavior",
     "CallArgument",
+    "ConcurrencyLimit",
+    "Cooldown",
+    "Cron",
     "CurrentDocket",
     "CurrentExecution",
     "CurrentWorker",
     "CycleError",
+    "Debounce",
     "Dependency",
     "Depends",
     "Disposition",
@@ -55,10 +75,13 @@ __all__ = [
     "ExecutionFailed",
     "ExecutionState",
     "ExponentialRetry",
+    "Logged",
     "OutcomeUnknown",
     "PayloadError",
     "Perpetual",
+    "Progress",
     "Provided",
+    "RateLimit",
     "ResultExpired",
     "Retry",
     "Shared",

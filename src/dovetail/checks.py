@@ -59,6 +59,13 @@ def whole(value: Any, name: str, *, least: int | None = None) -> int:
     return value
 
 
+def one_of(value: Any, name: str, choices: tuple[str, ...]) -> Any:
+    """The value, if it is one of these."""
+    if value not in choices:
+        raise InvalidArgument(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
 def callable_task(value: Any, name: str) -> Any:
     """The value, if it is a function that can be called in the background and has a name to be called by."""
     if not callable(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
-from dovetail.tasks import Drafter, Task, TaskFunction, load_collection, unregistered
+from dovetail.tasks import Drafter, Task, TaskCall, TaskFunction, load_collection, unregistered
 from dovetail.tasks.standard import standard_tasks
 
 P = ParamSpec("P")
@@ -37,22 +37,6 @@ R = TypeVar("R")
 DEFAULT_URL = "sqlite:///dovetail.db"
 CLEAR_BATCH = 1000
 PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCall:
-    """A call of a task, not scheduled yet: for `add_many` and `replace_many`."""
-
-    function: TaskFunction
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    key: str
-    when: datetime | None
-    function_name: str | None = None
-    queue: str = "default"
-    priority: int = 0
-    fresh: list[str] = field(default_factory=list[str], compare=False, repr=False)
-    """The id of the first run that it becomes, if its key is that; sent again, it becomes another run of the key."""
 
 
 class RunningExecution(Execution[Any]):
@@ -105,6 +89,7 @@ class Docket:
         heartbeat_interval: timedelta = timedelta(seconds=2),
         missed_heartbeats: int = 5,
         execution_ttl: timedelta = timedelta(minutes=15),
+        enable_internal_instrumentation: bool = False,
         *,
         durability: str = "durable",
         codec: str | None = None,
@@ -122,6 +107,7 @@ class Docket:
             raise InvalidType(f"clock must be a clock of dovetail.clock, not {clock!r}")
         if signing is not None and not isinstance(signing, Keyring):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(signing).__name__}")
+        self.enable_internal_instrumentation = enable_internal_instrumentation
         self.clock = clock
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}

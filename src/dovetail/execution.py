@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,11 +11,26 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 from dovetail import checks
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
-from dovetail.model import Event, EventKind, Progress, Run, RunQuery, State, Topic
-from dovetail.tasks import Task, TaskFunction
+from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
+from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
+from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
+
+__all__ = [
+    "Disposition",
+    "Execution",
+    "ExecutionCancelled",
+    "ExecutionProgress",
+    "ExecutionState",
+    "ProgressEvent",
+    "StateEvent",
+    "TaskCall",
+    "TaskFunction",
+    "compact_signature",
+    "get_signature",
+]
 
 R = TypeVar("R")
 
@@ -51,15 +65,6 @@ class StateEvent(TypedDict, total=False):
     started_at: str | None
     completed_at: str | None
     error: str | None
-
-
-class ProgressEvent(TypedDict):
-    type: Literal["progress"]
-    key: str
-    current: int | None
-    total: int
-    message: str | None
-    updated_at: str | None
 
 
 class Execution(Generic[R]):
@@ -101,6 +106,7 @@ class Execution(Generic[R]):
         self.completed_at: datetime | None = None
         self.error: str | None = None
         self.run: Run | None = None  # the whole record, as last read
+        self._progress: ExecutionProgress | None = None
 
     @property
     def docket(self) -> Docket:
@@ -138,6 +144,20 @@ class Execution(Generic[R]):
     def generation(self) -> int:
         return self._generation
 
+    @property
+    def progress(self) -> ExecutionProgress:
+        """How far the run is, as last read."""
+        if self._progress is None:
+            self._progress = ExecutionProgress(self._docket, self._key)
+            if self.run is not None:
+                self._progress.take_in(self.run.progress)
+        return self._progress
+
+    @property
+    def result_key(self) -> str | None:
+        """By what the result is kept: the run's id, if there is one."""
+        return self.run.id if self.run is not None and self.run.result is not None else None
+
     def __repr__(self) -> str:
         return f"<Execution {self.call_repr()} {self.state}>"
 
@@ -151,17 +171,12 @@ class Execution(Generic[R]):
         return self._kwargs[parameter]
 
     def call_repr(self) -> str:
-        """The call as it may be logged: no argument shows its value."""
-        positional = ["..." for _ in self._positional_names()]
-        named = [f"{name}=..." for name in self._kwargs]
+        """The call as it may be logged: only arguments that are `Logged` show their value."""
+        task = Task.of(self._function)
+        names = list(task.signature.parameters)
+        positional = [_shown(task, *each) for each in zip(names, self._args, strict=False)]
+        named = [f"{name}={_shown(task, name, value)}" for name, value in self._kwargs.items()]
         return f"{self._function_name}({', '.join([*positional, *named])}){{{self._key}}}"
-
-    def _positional_names(self) -> list[str]:
-        try:
-            parameters = list(inspect.signature(self._function).parameters)
-        except (TypeError, ValueError):
-            return ["..."] * len(self._args)
-        return parameters[: len(self._args)]
 
     def general_labels(self) -> dict[str, Any]:
         return {"docket.task": self._function_name}
@@ -193,6 +208,8 @@ class Execution(Generic[R]):
     def take_in(self, run: Run | None) -> None:
         """Show what the store said."""
         self.run = run
+        if self._progress is not None:
+            self._progress.take_in(run.progress if run else None)
         if run is None:
             self.state = State.SCHEDULED
             self.worker = self.started_at = self.completed_at = self.error = None
@@ -299,6 +316,10 @@ class Execution(Generic[R]):
                     yield _state_now(self._key, now)
 
 
+def _shown(task: Task, name: str, value: Any) -> str:
+    return task.logged[name].format(value) if name in task.logged else "..."
+
+
 async def _next(events: AsyncIterator[Event], within: float | None) -> Event | None:
     """The next event, or None if it is time to look without one."""
     try:
@@ -342,22 +363,13 @@ def _state_now(key: str, run: Run | None) -> StateEvent:
 
 
 def _progress_now(key: str, run: Run | None) -> ProgressEvent:
-    return _progress(key, run.progress if run else None)
-
-
-def _progress(key: str, progress: Progress | None) -> ProgressEvent:
-    if progress is None:
-        return ProgressEvent(type="progress", key=key, current=None, total=100, message=None, updated_at=None)
-    return ProgressEvent(
-        type="progress", key=key, current=progress.current, total=progress.total, message=progress.message,
-        updated_at=_text(progress.updated),
-    )  # fmt: skip
+    return progress_event(key, run.progress if run else None)
 
 
 def _told(key: str, event: Event) -> StateEvent | ProgressEvent:
     """A live event: only what changed is in it."""
     if event.kind is EventKind.PROGRESS:
-        return _progress(key, event.progress)
+        return progress_event(key, event.progress)
     told = StateEvent(type="state", key=key, state=event.state or State.SCHEDULED)
     if event.when is not None:
         told["when"] = _text(event.when)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
 import pytest
@@ -232,7 +232,7 @@ def test_by_itself_a_behavior_does_nothing():
     draft = NewRun("id", "k", "t")
     attempt: Any = None
     outcome: Any = None
-    assert behavior.seed() is None
+    assert behavior.seed(datetime.now(UTC)) is None
     assert behavior.plan(draft, {}) is draft
     assert behavior.bind(attempt) is behavior
     assert behavior.recover(attempt, outcome) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ async def not_automatic(perpetual: Perpetual = Perpetual(every=HOUR)) -> None: .
 class Delayed(Behavior):
     """Seeds a run that is due later."""
 
-    def seed(self) -> timedelta | None:
+    def seed(self, now: datetime) -> timedelta | None:
         return timedelta(minutes=5)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from inspect import Parameter
 from typing import Any, Protocol, Self
 
-from uncalled_for import Dependency
-
 from dovetail.clock import Clock
-from dovetail.model import Claim, Due, Failure, NewRun, Verdict
+from dovetail.injection.context import Dependency
+from dovetail.model import Claim, Due, Failure, NewRun, ProgressReport, Verdict
 
 Arguments = Mapping[str, Any]
 """A call's arguments by parameter name, defaults included."""
@@ -20,10 +20,14 @@ Proceed = Callable[[], Awaitable[Any]]
 """Runs the task, or the next behavior around it."""
 
 
-class Succession(Protocol):
-    """Makes the run that follows another under the same key."""
+class Host(Protocol):
+    """Whoever runs attempts: what it does for them."""
 
-    def __call__(self, due: Due, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewRun: ...
+    def arguments(self, attempt: Attempt) -> Arguments: ...
+
+    def successor(self, attempt: Attempt, due: Due, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewRun: ...
+
+    def report(self, report: ProgressReport, /) -> Awaitable[None]: ...
 
 
 @dataclass(slots=True)
@@ -34,19 +38,31 @@ class Attempt:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     clock: Clock
-    succession: Succession
+    host: Host
 
     @property
     def number(self) -> int:
         return self.claim.attempt
+
+    @property
+    def arguments(self) -> Arguments:
+        return self.host.arguments(self)
 
     def successor(
         self, due: Due, args: tuple[Any, ...] | None = None, kwargs: Mapping[str, Any] | None = None
     ) -> NewRun:
         """A run of the same task under the same key, with the same arguments unless others are given."""
         if args is None and kwargs is None:
-            return self.succession(due, self.args, self.kwargs)
-        return self.succession(due, args or (), kwargs or {})
+            return self.host.successor(self, due, self.args, self.kwargs)
+        return self.host.successor(self, due, args or (), kwargs or {})
+
+    async def report(self, *, increment: int = 0, total: int | None = None, message: str | None = None) -> None:
+        """Say how far the run is. An empty message takes the last one away."""
+        claim = self.claim
+        clear = message == ""
+        await self.host.report(
+            ProgressReport(claim.key, claim.id, claim.epoch, increment, total, message or None, clear_message=clear)
+        )
 
 
 @dataclass(slots=True)
@@ -79,8 +95,11 @@ class Behavior(Dependency["Behavior"]):
         placed.parameter = parameter
         return placed
 
-    def seed(self) -> timedelta | None:
-        """How long until the first turn of a run that workers keep alive unasked; None for none."""
+    def check(self, parameters: Mapping[str, Parameter]) -> None:
+        """When the task is registered: raise an error if the behavior does not fit its parameters."""
+
+    def seed(self, now: datetime) -> Due | None:
+        """When the first turn comes of a run that workers keep alive unasked; None for none."""
         return None
 
     def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:

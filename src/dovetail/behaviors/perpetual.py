@@ -8,21 +8,20 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from dovetail import checks
-from dovetail.behaviors.base import Attempt, Behavior, Outcome
+from dovetail.behaviors.base import Attempt, Outcome
+from dovetail.behaviors.roles import CompletionHandler
 from dovetail.errors import PayloadError
 from dovetail.model import Due, NewRun, Settle, State, Verdict
 
 logger = logging.getLogger("dovetail.worker")
 
 
-class Perpetual(Behavior):
+class Perpetual(CompletionHandler["Perpetual"]):
     """After each run, good or bad, schedule the next one, `every` after this one began.
 
     The end of a run and the next one are written in one unit, so the chain cannot be cut. With `automatic` any worker
     that knows the task starts it, and heals it should it ever be gone.
     """
-
-    single = True
 
     def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:
         self.every = checks.duration(every, "every")
@@ -32,7 +31,7 @@ class Perpetual(Behavior):
         self._args: tuple[Any, ...] | None = None
         self._kwargs: dict[str, Any] | None = None
 
-    def seed(self) -> timedelta | None:
+    def seed(self, now: datetime) -> Due | None:
         return timedelta() if self.automatic else None
 
     def bind(self, attempt: Attempt) -> Self:

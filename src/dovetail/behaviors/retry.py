@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Never, Self
 
 from dovetail import checks
-from dovetail.behaviors.base import Attempt, Behavior, Outcome
+from dovetail.behaviors.base import Attempt, Outcome
+from dovetail.behaviors.roles import FailureHandler
 from dovetail.model import Due, Requeue, Verdict
 
 
@@ -16,15 +17,13 @@ class ForcedRetry(Exception):
     """Raised by `retry.after()` and `retry.at()`: the task asks to be tried again."""
 
 
-class Retry(Behavior):
+class Retry(FailureHandler["Retry"]):
     """Try a run up to `attempts` times in all; None tries for ever.
 
         async def fetch(url: str, retry: Retry = Retry(attempts=3, delay=timedelta(seconds=5))) -> None: ...
 
     In the body, `retry.attempt` is the number of this try; `retry.after(delay)` and `retry.at(when)` ask for another.
     """
-
-    single = True
 
     def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
         self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)

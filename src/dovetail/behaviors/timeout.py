@@ -10,18 +10,17 @@ from datetime import timedelta
 from typing import Any, Self
 
 from dovetail import checks
-from dovetail.behaviors.base import Attempt, Behavior, Proceed
+from dovetail.behaviors.base import Attempt, Proceed
+from dovetail.behaviors.roles import Runtime
 
 
-class Timeout(Behavior):
+class Timeout(Runtime["Timeout"]):
     """Stop the body after `base`, and let the attempt fail with a TimeoutError.
 
     Covers the body, not its dependencies. It has nothing to do with the lease: a run may take as long as it likes. In
     the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: its attempt fails once
     the function returns.
     """
-
-    single = True
 
     def __init__(self, base: timedelta) -> None:
         self.base = checks.duration(base, "base", positive=True)

@@ -6,7 +6,6 @@ Resolution is that of the `uncalled-for` package; what a run knows of itself is 
 from uncalled_for import (
     CallArgument,
     CycleError,
-    Dependency,
     Depends,
     FailedDependency,
     Provided,
@@ -19,6 +18,7 @@ from dovetail.injection.context import (
     CurrentDocket,
     CurrentExecution,
     CurrentWorker,
+    Dependency,
     TaskArgument,
     TaskKey,
     TaskLogger,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+import uncalled_for
 from uncalled_for import Provider, current_frame
 
 from dovetail.errors import UsageError
@@ -16,11 +17,23 @@ if TYPE_CHECKING:
     from dovetail.execution import Execution
     from dovetail.worker import Worker
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 current_docket: ContextVar[Docket] = ContextVar("dovetail_docket")
 current_worker: ContextVar[Worker] = ContextVar("dovetail_worker")
 current_execution: ContextVar[Execution[Any]] = ContextVar("dovetail_execution")
+
+
+class Dependency(uncalled_for.Dependency[T]):
+    """The base of dependencies of one's own: an async context manager whose value the parameter receives.
+
+    A class method `worker_lifecycle(docket, worker)` may return an async context manager (or None): every worker that
+    knows a task with such a dependency enters it when it starts, and leaves it when it ends.
+    """
+
+    docket: ClassVar[ContextVar[Docket]] = current_docket
+    worker: ClassVar[ContextVar[Worker]] = current_worker
+    execution: ClassVar[ContextVar[Execution[Any]]] = current_execution
 
 
 class _ContextValue(Provider[T]):

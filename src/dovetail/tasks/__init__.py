@@ -2,14 +2,20 @@
 
 from typing import Any
 
+from dovetail.tasks.call import TaskCall
 from dovetail.tasks.collection import load_collection, load_member
 from dovetail.tasks.drafting import Drafter
-from dovetail.tasks.task import Task, TaskFunction, unregistered
+from dovetail.tasks.signature import compact_signature, get_signature
+from dovetail.tasks.task import REMEMBERED, Task, TaskFunction, unregistered
 
 __all__ = [
+    "REMEMBERED",
     "Drafter",
     "Task",
+    "TaskCall",
     "TaskFunction",
+    "compact_signature",
+    "get_signature",
     "load_collection",
     "load_member",
     "unregistered",

@@ -16,9 +16,10 @@ from uncalled_for import (
     validate_dependencies,
 )
 
+from dovetail.annotations import Logged
 from dovetail.behaviors import Behavior
 from dovetail.codec import CallTypes
-from dovetail.errors import ConflictingBehaviors, InvalidType
+from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
 
 TaskFunction = Callable[..., Any]
 
@@ -38,6 +39,8 @@ class Task:
     wrappers: tuple[Behavior, ...] = ()  # in a parameter's metadata: the parameter keeps its value
     has_dependencies: bool = False
     planners: tuple[Behavior, ...] = field(default=())  # those with something to say when a run is scheduled
+    logged: Mapping[str, Logged] = field(default_factory=dict[str, Logged])  # what log lines may show
+    enters: bool = False  # whether a behavior is a context manager of its own
 
     @classmethod
     def of(cls, function: TaskFunction) -> Task:
@@ -88,15 +91,23 @@ def _read(function: TaskFunction) -> Task:
         not isinstance(each, Behavior) for declared in metadata.values() for each in declared
     )
     everything: tuple[Behavior, ...] = (*behaviors.values(), *wrappers)
+    signature = get_signature(function)
+    for behavior in everything:
+        try:
+            behavior.check(signature.parameters)
+        except UsageError as error:
+            raise type(error)(f"task {name!r}: {error}") from None
     return Task(
         function=function,
-        signature=get_signature(function),
+        signature=signature,
         types=CallTypes.of(function),
         is_async=_is_async(function),
         behaviors=behaviors,
         wrappers=wrappers,
         has_dependencies=others,
         planners=tuple(each for each in everything if type(each).plan is not Behavior.plan),
+        logged=Logged.of(function),
+        enters=any(type(each).__aenter__ is not Behavior.__aenter__ for each in everything),
     )
 
 

@@ -11,17 +11,21 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dovetail.behaviors import Attempt, Behavior, Outcome
+from dovetail.behaviors import AdmissionBlocked, Attempt, Outcome, blocked
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
+from dovetail.errors import UsageError
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
 from dovetail.injection import current_execution, resolved
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.tasks import Task, TaskFunction
+from dovetail.worker.hooks import Hooks
 from dovetail.worker.lines import Lines
 from dovetail.worker.logs import logger
+from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
+from dovetail.worker.stage import Stage, Stages
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -41,6 +45,8 @@ class Runner:
         lines: Lines,
         worker: str,
         fallback: TaskFunction | None = None,
+        added: Mapping[str, Any] | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self._docket = docket
         self._tasks: Mapping[str, TaskFunction] = docket.tasks
@@ -50,6 +56,8 @@ class Runner:
         self._lines = lines
         self._worker = worker
         self._fallback = fallback
+        self._reporter = reporter or Reporter(docket.engine, clock)
+        self._stages = Stages(docket, added or {}, self._reporter.report)
 
     async def run(self, tenure: Tenure) -> Verdict | None:
         """The verdict on a claim, or None if it is no longer ours to judge."""
@@ -58,13 +66,17 @@ class Runner:
         if function is None:
             return self._put_back(claim)
         try:
-            task = Task.of(function)
-            types = task.types if claim.task in self._tasks else CallTypes.unknown()
+            stage = self._stages.of(function)
+        except UsageError as error:  # what the worker adds does not go with what the task declares
+            logger.error("the run %r cannot start on this worker: %s", claim.key, error)
+            return Settle(claim, State.FAILED, failure=failure_of(error))
+        try:
+            types = stage.task.types if claim.task in self._tasks else CallTypes.unknown()
             args, kwargs = self._codec.load_call(types, claim.payload)
         except Exception as error:
             logger.error("the run %r cannot be read: %s", claim.key, error)
             return Settle(claim, State.FAILED, failure=failure_of(error))
-        return await self._attempt(tenure, task, args, kwargs)
+        return await self._attempt(tenure, stage, args, kwargs)
 
     def _put_back(self, claim: Claim) -> Verdict:
         logger.warning(
@@ -75,25 +87,22 @@ class Runner:
         return Requeue(claim, claim.attempt, UNKNOWN_DELAY)
 
     async def _attempt(
-        self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Verdict | None:
         claim = tenure.claim
+        task = stage.task
         execution = self._execution(claim, task, args, kwargs)
         current_execution.set(execution)
-        attempt = Attempt(
-            claim, args, kwargs, self._clock,
-            partial(self._docket.drafter.follow, claim, task, retention=self._docket.retention),
-        )  # fmt: skip
+        attempt = Attempt(claim, args, kwargs, self._clock, stage)
         self._lines.started(execution, claim)
         started = self._clock.monotonic()
-        bound, wrappers, error = _bind(task, attempt)
-        hooks = [*bound.values(), *wrappers]
-        if error is None:
-            args, kwargs = _with_behaviors(task, args, kwargs, bound)
-            outcome = await self._perform(tenure, task, args, kwargs, hooks)
+        hooks = Hooks(task, attempt)
+        if hooks.error is None:
+            outcome = await self._perform(tenure, stage, args, kwargs, hooks)
         else:
-            outcome = Outcome(timedelta(), error=error)
+            outcome = Outcome(timedelta(), error=hooks.error)
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
+        await self._reporter.conclude(claim.id)
         return self._judge(tenure, task, attempt, outcome, hooks, execution)
 
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
@@ -110,28 +119,32 @@ class Runner:
     # Performing
 
     async def _perform(
-        self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: list[Behavior]
+        self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Outcome:
         """Set up, run, tear down. What goes wrong in tearing down never undoes what the body did."""
-        if not task.has_dependencies:
+        task = stage.task
+        if not (task.has_dependencies or task.enters):
+            args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
             return await self._run_body(tenure, task, args, kwargs, hooks)
         stack = AsyncExitStack()
         try:
-            given = task.bind(args, kwargs) if args else kwargs
-            values = await stack.enter_async_context(resolved(task.function, given))
+            if task.enters:
+                await hooks.enter(stack)
+            args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
+            given = {**(task.bind(args, kwargs) if args else kwargs), **hooks.by_parameter}
+            values = await stack.enter_async_context(resolved(stage.resolver, given))
         except BaseException as error:
-            return Outcome(timedelta(), error=error)
-        outcome = await self._run_body(tenure, task, args, {**kwargs, **_not_positional(task, args, values)}, hooks)
+            outcome = Outcome(timedelta(), error=error)
+        else:
+            asked = _still_asked(task, args, values, stage.extra)
+            outcome = await self._run_body(tenure, task, args, {**kwargs, **asked}, hooks)
         await _tear_down(stack, outcome, task)
         return outcome
 
     async def _run_body(
-        self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: list[Behavior]
+        self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Outcome:
-        proceed: Callable[[], Any] = partial(self._call, tenure, task, args, kwargs)
-        for behavior in hooks:
-            if type(behavior).around is not Behavior.around:
-                proceed = partial(behavior.around, proceed)
+        proceed = hooks.around(partial(self._call, tenure, task, args, kwargs))
         try:
             return Outcome(timedelta(), await proceed())
         except BaseException as error:
@@ -168,7 +181,7 @@ class Runner:
     # Judging
 
     def _judge(
-        self, tenure: Tenure, task: Task, attempt: Attempt, outcome: Outcome, hooks: list[Behavior],
+        self, tenure: Tenure, task: Task, attempt: Attempt, outcome: Outcome, hooks: Hooks,
         execution: Execution[Any],
     ) -> Verdict | None:  # fmt: skip
         if tenure.reason is Reason.LOST:
@@ -186,7 +199,7 @@ class Runner:
         self._lines.ended(execution, outcome, verdict)
         return verdict
 
-    def _ask(self, tenure: Tenure, attempt: Attempt, outcome: Outcome, hooks: list[Behavior]) -> Verdict | None:
+    def _ask(self, tenure: Tenure, attempt: Attempt, outcome: Outcome, hooks: Hooks) -> Verdict | None:
         """What the behaviors want. A run that somebody cancelled neither goes again nor goes on."""
         if tenure.reason is Reason.STOP:
             return None
@@ -205,6 +218,8 @@ class Runner:
     def _stopped(self, tenure: Tenure, error: BaseException) -> Verdict | None:
         """The verdict on a body that was stopped, as against one that failed."""
         claim = tenure.claim
+        if (refusal := blocked(error)) is not None and tenure.reason is None:
+            return _turned_away(claim, refusal)
         if tenure.reason is Reason.STOP:
             failure = None if isinstance(error, asyncio.CancelledError) else failure_of(error)
             return Settle(claim, State.CANCELLED, failure=failure)
@@ -232,43 +247,9 @@ class Runner:
             outcome.stored = None
 
 
-def _given(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What the caller passed, by parameter."""
-    return {**dict(zip(task.signature.parameters, args, strict=False)), **kwargs} if args else kwargs
-
-
-def _bind(task: Task, attempt: Attempt) -> tuple[dict[str, Behavior], list[Behavior], BaseException | None]:
-    """The behaviors of this attempt, by parameter and around the call. One that cannot be bound fails the attempt, and
-    the others still have their say. What a caller passes in a behavior's place counts instead of it."""
-    given = _given(task, attempt.args, attempt.kwargs)
-    if not (task.behaviors or task.wrappers or any(isinstance(each, Behavior) for each in given.values())):
-        return {}, [], None
-    declared = {name: each for name, each in task.behaviors.items() if name not in given}
-    declared |= {name: each for name, each in given.items() if isinstance(each, Behavior)}
-    bound: dict[str, Behavior] = {}
-    wrappers: list[Behavior] = []
-    error: BaseException | None = None
-    for name, each in [*declared.items(), *((None, each) for each in task.wrappers)]:
-        try:
-            if name is None:
-                wrappers.append(each.bind(attempt))
-            else:
-                bound[name] = each.bind(attempt)
-        except BaseException as broken:
-            error = error or broken
-    return bound, wrappers, error
-
-
-def _with_behaviors(
-    task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], bound: dict[str, Behavior]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of the call, each behavior's parameter with the behavior as it is in this attempt."""
-    if not bound:
-        return args, kwargs
-    positional = list(task.signature.parameters)[: len(args)]
-    taken = tuple(bound.get(name, value) for name, value in zip(positional, args, strict=False))
-    named = {name: each for name, each in bound.items() if name not in positional}
-    return (*taken, *args[len(positional) :]), {**kwargs, **named}
+def _turned_away(claim: Claim, refusal: AdmissionBlocked) -> Verdict:
+    delay = refusal.goes_again_after
+    return Settle(claim, State.CANCELLED) if delay is None else Requeue(claim, claim.attempt, delay)
 
 
 Captured = tuple[Any, BaseException | None]
@@ -288,10 +269,12 @@ def _settle(claim: Claim, outcome: Outcome) -> Settle:
     return Settle(claim, state, outcome.stored, outcome.failure)
 
 
-def _not_positional(task: Task, args: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
-    """Values for parameters that no positional argument has taken."""
-    taken = set(list(task.signature.parameters)[: len(args)])
-    return {name: value for name, value in values.items() if name not in taken} if args else values
+def _still_asked(task: Task, args: tuple[Any, ...], values: dict[str, Any], extra: frozenset[str]) -> dict[str, Any]:
+    """Values for parameters of the body that no positional argument has taken."""
+    if not (args or extra):
+        return values
+    taken = {*list(task.signature.parameters)[: len(args)], *extra}
+    return {name: value for name, value in values.items() if name not in taken}
 
 
 async def _tear_down(stack: AsyncExitStack, outcome: Outcome, task: Task) -> None:

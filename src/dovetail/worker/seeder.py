@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from dovetail.clock import Clock
+from dovetail.clock import Clock, from_microseconds
 from dovetail.engine import Engine
 from dovetail.errors import DovetailError
 from dovetail.model import NewRun, Retention
@@ -49,10 +49,11 @@ class Seeder:
 
     def seeds(self) -> list[NewRun]:
         """The first run of every task that is to run unasked."""
+        now = from_microseconds(self._clock.microseconds())
         return [
-            self._drafter.draft(task, name, (), {}, key=name, due=delay, retention=self._retention())
+            self._drafter.draft(task, name, (), {}, key=name, due=due, retention=self._retention())
             for name, function in list(self._tasks.items())
             for task in [Task.of(function)]
             for behavior in task.all_behaviors
-            if (delay := behavior.seed()) is not None
+            if (due := behavior.seed(now)) is not None
         ]

@@ -21,7 +21,8 @@ from dovetail.errors import InvalidType
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo, new_id
-from dovetail.tasks import Task, TaskFunction, load_member
+from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
+from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
 from dovetail.worker.intake import Intake
 from dovetail.worker.janitor import Janitor
@@ -29,6 +30,7 @@ from dovetail.worker.lines import Lines
 from dovetail.worker.listener import Listener
 from dovetail.worker.logs import logger
 from dovetail.worker.pulse import Pulse, PulseThread
+from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Roster
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
@@ -61,6 +63,7 @@ class Worker:
         schedule_automatic_tasks: bool = True,
         enable_internal_instrumentation: bool = False,
         fallback_task: TaskFunction | None = None,
+        dependencies: Dependencies | None = None,
         message_batch: int = 1000,
         *,
         queues: Sequence[str] = (),
@@ -81,6 +84,7 @@ class Worker:
         self.schedule_automatic_tasks = schedule_automatic_tasks
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.fallback_task = fallback_task
+        self.dependencies = named_dependencies(dependencies)
         self.message_batch = checks.whole(message_batch, "message_batch", least=1)
         self.queues = tuple(checks.texts(queues, "queues"))
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
@@ -166,6 +170,7 @@ class Worker:
         tasks: Iterable[str] = ("dovetail.tasks:standard_tasks",),
         fallback_task: str | None = None,
         message_batch: int = 1000,
+        dependencies: Dependencies | str | None = None,
         queues: Sequence[str] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         durability: str = "durable",
@@ -181,8 +186,9 @@ class Worker:
         worker = cls(
             docket, name, concurrency, redelivery_timeout, reconnection_delay, minimum_check_interval,
             scheduling_resolution, schedule_automatic_tasks, enable_internal_instrumentation,
-            load_member(fallback_task) if fallback_task else None, message_batch, queues=queues,
-            shutdown_grace=shutdown_grace,
+            load_member(fallback_task) if fallback_task else None,
+            load_member(dependencies) if isinstance(dependencies, str) and dependencies else dependencies or None,
+            message_batch, queues=queues, shutdown_grace=shutdown_grace,
         )  # fmt: skip
         async with docket, worker:
             loop = asyncio.get_running_loop()
@@ -225,7 +231,11 @@ class Crew:
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
         lines = Lines(self._clock, worker.labels())
-        runner = Runner(docket, self._clock, self._threads, lines, worker.name, worker.fallback_task)
+        self.reporter = Reporter(docket.engine, self._clock)
+        runner = Runner(
+            docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
+            self.reporter,
+        )  # fmt: skip
         attend = runner.run if budget is None else budget.around(runner.run)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
@@ -261,12 +271,13 @@ class Crew:
         self._set_context()
         self._announce()
         try:
-            await self._seed()
-            async with asyncio.TaskGroup() as group:
+            async with lifecycles(self._worker, self._docket.tasks.values()), asyncio.TaskGroup() as group:
+                await self._seed()
                 pulse = group.create_task(self._beat(), name="dovetail pulse")
                 settling = group.create_task(self.settler.run(), name="dovetail settler")
                 helpers = [group.create_task(self.listener.run(), name="dovetail listener")]
                 helpers.append(group.create_task(self.janitor.run(), name="dovetail janitor"))
+                helpers.append(group.create_task(self.reporter.run(), name="dovetail reporter"))
                 if self._worker.schedule_automatic_tasks:
                     helpers.append(group.create_task(self.seeder.run(), name="dovetail seeder"))
                 await self.intake.run()
@@ -359,9 +370,4 @@ class Crew:
             return
         logger.info("Starting worker %r with the following tasks:", self._worker.name)
         for name, function in self._docket.tasks.items():
-            logger.info("* %s(%s)", name, _parameters(Task.of(function)))
-
-
-def _parameters(task: Task) -> str:
-    shown: list[Any] = [name for name in task.signature.parameters if name not in task.behaviors]
-    return ", ".join(shown)
+            logger.info("* %s(%s)", name, compact_signature(Task.of(function).signature))

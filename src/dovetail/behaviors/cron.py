@@ -1,0 +1,93 @@
+"""Cron: a task that goes at set times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from dovetail import checks
+from dovetail.behaviors.base import Attempt, Outcome
+from dovetail.behaviors.perpetual import Perpetual
+from dovetail.clock import from_microseconds
+from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.model import Due
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+Overlap = Literal["queue", "skip"]
+Misfire = Literal["once", "all"]
+
+
+class Cron(Perpetual):
+    """Go at the times of a cron expression, in a time zone.
+
+        async def report(cron: Cron = Cron("0 9 * * MON-FRI", tz=ZoneInfo("Europe/Vienna"))) -> None: ...
+
+    Five fields, or six with seconds first; names, ranges, steps, `L`; or @hourly, @daily, @weekly and so on. When
+    clocks go forward, a time that does not exist is run once, just after; when they go back, a time that comes twice
+    is run once, unless the hour is a wildcard.
+
+    `overlap` says what becomes of a time that passes while a run is still at it: "queue" runs it right after, "skip"
+    leaves it out. `misfire` says what becomes of times at which no worker was there: "once" makes one run of them
+    all, "all" makes one of each.
+    """
+
+    def __init__(
+        self,
+        expression: str,
+        automatic: bool = True,
+        tz: tzinfo | str = UTC,
+        *,
+        overlap: Overlap = "queue",
+        misfire: Misfire = "once",
+    ) -> None:
+        super().__init__(automatic=automatic)
+        self.expression = checks.text(expression, "expression")
+        self.tz = _zone(tz)
+        self.overlap: Overlap = checks.one_of(overlap, "overlap", ("queue", "skip"))
+        self.misfire: Misfire = checks.one_of(misfire, "misfire", ("once", "all"))
+        self._fields = NICKNAMES.get(expression.strip().lower(), expression)
+        self.next_time()  # an expression that means nothing is refused here
+
+    def next_time(self, after: datetime | None = None) -> datetime:
+        """The first time of the expression after this one; after now, if none is given."""
+        start = datetime.now(UTC) if after is None else checks.moment(after, "after")
+        try:
+            return next(CronSim(self._fields, start.astimezone(self.tz)))
+        except (CronSimError, StopIteration) as error:
+            why = str(error) or "no date ever matches it"
+            raise InvalidArgument(f"the cron expression {self.expression!r} cannot be used: {why}") from None
+
+    def seed(self, now: datetime) -> Due | None:
+        return self.next_time(now) if self.automatic else None
+
+    def next_due(self, attempt: Attempt, outcome: Outcome) -> Due:
+        slot = attempt.claim.due
+        if self.misfire == "all":
+            return self.next_time(slot)
+        now = from_microseconds(attempt.clock.microseconds())
+        since = now if self.overlap == "skip" else now - outcome.took
+        # Never before the slot that this run was for: no slot runs twice, whatever the clocks say.
+        return self.next_time(max(since, slot))
+
+
+def _zone(tz: tzinfo | str) -> tzinfo:
+    if isinstance(tz, tzinfo):
+        return tz
+    if not isinstance(tz, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidType(f"tz must be a time zone, such as ZoneInfo('Europe/Vienna'), not {tz!r}")
+    try:
+        return ZoneInfo(tz)
+    except (ValueError, OSError, LookupError):
+        raise InvalidArgument(f"tz {tz!r} is not a time zone that this system knows, such as 'Europe/Vienna'") from None

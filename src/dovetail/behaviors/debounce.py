@@ -1,0 +1,35 @@
+"""Debounce: wait until it is quiet, then go once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from dovetail import checks
+from dovetail.behaviors.base import Arguments
+from dovetail.behaviors.limits import Shared
+from dovetail.model import Conflict, NewRun
+
+
+class Debounce(Shared):
+    """Go once, when no further call has come for `settle`: of the task, or for each value of an argument.
+
+        async def reindex(debounce: Debounce = Debounce(timedelta(seconds=5))) -> None: ...
+        async def reindex(account: Annotated[int, Debounce(timedelta(seconds=5))]) -> None: ...
+
+    All calls within the window are one run under one key: the first brings the arguments, the later ones put it off.
+    It concerns `add` and `add_many`; `replace` means what it says.
+    """
+
+    kind = "debounce"
+    single = True
+
+    def __init__(self, settle: timedelta, *, scope: str | None = None) -> None:
+        super().__init__(None, scope)
+        self.settle = checks.duration(settle, "settle", positive=True)
+
+    def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
+        unfit = self.argument is not None and self.argument not in arguments
+        if unfit or draft.conflict is not Conflict.KEEP:
+            return draft
+        due = draft.due if isinstance(draft.due, datetime) else self.settle
+        return draft.but(key=self.key_for(draft.task, arguments), due=due, conflict=Conflict.POSTPONE)

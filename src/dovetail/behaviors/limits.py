@@ -1,0 +1,94 @@
+"""What the limits have in common: a key that says which runs share one, and how it is planned."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from inspect import Parameter
+from typing import Any, ClassVar, Self
+
+from dovetail import checks
+from dovetail.behaviors.base import Arguments, Attempt, Behavior
+from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.model import Limit, NewRun
+
+LONGEST_VALUE = 100
+"""Characters of a value that a key shows as they are; a longer value is shown by its hash."""
+
+
+class Shared(Behavior):
+    """A behavior whose runs share something: all runs of a task, or those with one value of an argument.
+
+    Unless a `scope` is given, tasks share nothing with each other. With one, whatever declares the same scope does.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, argument: str | None, scope: str | None) -> None:
+        self.argument = None if argument is None else checks.text(argument, "argument_name")
+        self.scope = None if scope is None else checks.text(scope, "scope")
+        self._key: str | None = None
+
+    def on(self, parameter: str) -> Self:
+        placed = super().on(parameter)
+        placed.argument = parameter
+        return placed
+
+    def check(self, parameters: Mapping[str, Parameter]) -> None:
+        if self.argument is None or self.argument in parameters:
+            return
+        if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+            return  # it may come with any name
+        known = ", ".join(parameters) or "none"
+        raise InvalidArgument(
+            f"{type(self).__name__} names the parameter {self.argument!r}, which the task does not have; it has {known}"
+        )
+
+    def key_for(self, task: str, arguments: Arguments) -> str:
+        """What the runs that share something have in common, as text."""
+        owner = f"{self.kind}:task:{task}" if self.scope is None else f"{self.kind}:scope:{self.scope}"
+        if self.argument is None:
+            return _fitting(owner)
+        if self.argument not in arguments:
+            given = ", ".join(arguments) or "none"
+            raise InvalidArgument(
+                f"{type(self).__name__} of the task {task!r} needs the argument {self.argument!r}; given were: {given}"
+            )
+        return _fitting(f"{owner}:{self.argument}={_written(arguments[self.argument], self.argument, task)}")
+
+    def bind(self, attempt: Attempt) -> Self:
+        bound = copy.copy(self)
+        bound._key = self.key_for(attempt.claim.task, attempt.arguments)
+        return bound
+
+
+class Limiting(Shared):
+    """A behavior that adds a limit to each run. Which runs may start is then the store's decision, in the claim."""
+
+    def limit(self, key: str) -> Limit:
+        raise NotImplementedError
+
+    def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
+        if self.argument is not None and self.argument not in arguments:
+            return draft  # the call does not fit the task: the attempt will say so
+        return draft.but(limits=(*draft.limits, self.limit(self.key_for(draft.task, arguments))))
+
+
+def _written(value: Any, argument: str, task: str) -> str:
+    """A value as it tells itself apart from others."""
+    if type(value).__repr__ is object.__repr__:
+        raise InvalidType(
+            f"the argument {argument!r} of the task {task!r} is a {type(value).__name__}, whose repr() says where it"
+            " lies in memory and not what it is; limit by an argument that can be told apart, or give its class a"
+            " __repr__"
+        )
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
+def _fitting(key: str) -> str:
+    """A key that every store can keep."""
+    if len(key) <= checks.LONGEST_TEXT:
+        return key
+    return f"{key.partition(':')[0]}:{hashlib.sha256(key.encode(errors='backslashreplace')).hexdigest()}"

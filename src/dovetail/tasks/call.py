@@ -1,0 +1,26 @@
+"""A call of a task that is not scheduled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dovetail.tasks.task import TaskFunction
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """A call of a task, not scheduled yet: for `add_many` and `replace_many`."""
+
+    function: TaskFunction
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    key: str
+    when: datetime | None
+    function_name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    fresh: list[str] = field(default_factory=list[str], compare=False, repr=False)
+    """The id of the first run that it becomes, if its key is that; sent again, it becomes another run of the key."""
