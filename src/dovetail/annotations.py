@@ -49,8 +49,10 @@ class Logged(Annotation):
         """The argument as it is shown."""
         if not self.length_only or not hasattr(argument, "__len__"):
             return repr(argument)
-        opening, closing = next((pair for kinds, pair in _BRACKETS if isinstance(argument, kinds)), "[]")
-        return f"{opening}len {len(argument)}{closing}"
+        return _brackets(argument).format(f"len {len(argument)}")
 
 
-_BRACKETS = (((dict, set, frozenset), "{}"), (tuple, "()"))
+def _brackets(argument: object) -> str:
+    if isinstance(argument, dict | set | frozenset):
+        return "{{{}}}"
+    return "({})" if isinstance(argument, tuple) else "[{}]"

@@ -151,6 +151,11 @@ class Docket:
     def retention(self) -> Retention:
         return Retention.of(self.execution_ttl)
 
+    @property
+    def prefix(self) -> str:
+        """The name, as programs put it before names of their own."""
+        return self.name
+
     def labels(self) -> dict[str, str]:
         return {"docket.name": self.name}
 

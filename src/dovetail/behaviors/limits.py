@@ -32,7 +32,7 @@ class Shared(Behavior):
 
     def on(self, parameter: str) -> Self:
         placed = super().on(parameter)
-        placed.argument = parameter
+        placed.argument = self.argument or parameter
         return placed
 
     def check(self, parameters: Mapping[str, Parameter]) -> None:
