@@ -68,7 +68,8 @@ class Agenda:
         Each time is moved by up to `jitter` either way, though never before the start. With `shuffle` the calls come
         in any order; without, in the order they were added. The executions are those of the agenda's order.
         """
-        checks.duration(over, "over", positive=True)
+        if not isinstance(over, timedelta) or over <= timedelta():
+            raise InvalidArgument(f"the 'over' parameter must be a positive duration, not {over}")
         if jitter is not None:
             checks.duration(jitter, "jitter")
         begin = from_microseconds(docket.clock.microseconds()) if start is None else checks.moment(start, "start")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import uncalled_for
 from uncalled_for import (
     get_annotation_dependencies,
     get_dependency_parameters,
-    resolved_dependencies,
     validate_dependencies,
 )
 
@@ -32,6 +34,7 @@ from dovetail.behaviors import (
     TaskOutcome,
     Timeout,
 )
+from dovetail.execution import Execution
 from dovetail.injection import (
     CallArgument,
     CurrentDocket,
@@ -52,12 +55,28 @@ from dovetail.injection import (
     current_execution,
     current_worker,
 )
+from dovetail.worker import Worker
 from dovetail.worker.lines import format_duration
 
 D = TypeVar("D")
 
 DependencyFunction = Callable[..., Any]
 """What `Depends` takes."""
+
+
+@asynccontextmanager
+async def resolved_dependencies(worker: Worker, execution: Execution[Any]) -> AsyncGenerator[dict[str, Any]]:
+    """The values that a worker would give to an execution's parameters, for as long as the context is open."""
+    variables: list[tuple[ContextVar[Any], Any]] = [
+        (current_docket, worker.docket), (current_worker, worker), (current_execution, execution),
+    ]  # fmt: skip
+    tokens = [(variable, variable.set(value)) for variable, value in variables]
+    try:
+        async with uncalled_for.resolved_dependencies(execution.function, execution.kwargs) as values:
+            yield values
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
 
 
 def get_single_dependency_parameter_of_type(function: Callable[..., Any], dependency_type: type[D]) -> D | None:

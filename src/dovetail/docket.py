@@ -316,27 +316,27 @@ class Docket:
         """As `add_many`, but each takes the place of whatever waits under its key."""
         return await self._schedule_many(calls, Conflict.REPLACE, chunk_size)
 
-    async def schedule(self, execution: Execution[R]) -> Execution[R]:
-        """Put a ready-made execution down, as `add` would."""
+    async def schedule(self, execution: Execution[R], *, replace: bool = False) -> Execution[R]:
+        """Put a ready-made execution down, as `add` would, or `replace`."""
         if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"execution must be an Execution, not {execution!r}")
-        run = self._draft_of(execution)
+        run = self._draft_of(execution, Conflict.REPLACE if replace else Conflict.KEEP)
         (placement,) = await self.engine.schedule([run])
         _note(execution, run, placement)
         return execution
 
-    def _draft_of(self, execution: Execution[Any]) -> NewRun:
+    def _draft_of(self, execution: Execution[Any], conflict: Conflict) -> NewRun:
         call = TaskCall(
             execution.function, execution.args, execution.kwargs, execution.key, execution.when,
             execution.function_name,
         )  # fmt: skip
-        return self._draft(call, Conflict.KEEP)
+        return self._draft(call, conflict).but(attempt=execution.attempt)
 
     def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
         if isinstance(function, str):
             if function not in self.tasks:
                 raise UnknownTask(
-                    f"{function!r} is not registered on the docket {self.name!r}; call docket.register() with the"
+                    f"Task {function!r} is not registered on the docket {self.name!r}; call docket.register() with the"
                     " function, or pass the function itself"
                 )
             return self.tasks[function], function

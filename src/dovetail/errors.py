@@ -70,6 +70,12 @@ class InvalidURL(InvalidArgument):
     code = "invalid_url"
 
 
+class UnknownMember(InvalidArgument, AttributeError):
+    """A module has no member of that name."""
+
+    code = "unknown_member"
+
+
 class UnknownTask(UsageError, KeyError):
     """No task is registered under that name."""
 

@@ -105,6 +105,7 @@ class Execution(Generic[R]):
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
         self.error: str | None = None
+        self.result_key: str | None = None  # None if no result is kept
         self.run: Run | None = None  # the whole record, as last read
         self._progress: ExecutionProgress | None = None
 
@@ -153,11 +154,6 @@ class Execution(Generic[R]):
                 self._progress.take_in(self.run.progress)
         return self._progress
 
-    @property
-    def result_key(self) -> str | None:
-        """By what the result is kept: the run's id, if there is one."""
-        return self.run.id if self.run is not None and self.run.result is not None else None
-
     def __repr__(self) -> str:
         return f"<Execution {self.call_repr()} {self.state}>"
 
@@ -189,6 +185,13 @@ class Execution(Generic[R]):
             "docket.attempt": self.attempt,
         }
 
+    # Scheduling
+
+    async def schedule(self, replace: bool = False) -> Disposition:
+        """Put the call down on its docket, as `docket.add` would, or `docket.replace`."""
+        await self._docket.schedule(self, replace=replace)
+        return self.disposition
+
     # Reading
 
     async def sync(self) -> None:
@@ -212,7 +215,7 @@ class Execution(Generic[R]):
             self._progress.take_in(run.progress if run else None)
         if run is None:
             self.state = State.SCHEDULED
-            self.worker = self.started_at = self.completed_at = self.error = None
+            self.worker = self.started_at = self.completed_at = self.error = self.result_key = None
             return
         self.id = run.id
         self.state = run.state
@@ -222,6 +225,7 @@ class Execution(Generic[R]):
         self.started_at = run.started
         self.completed_at = run.finished
         self.error = run.error
+        self.result_key = None if run.result is None else f"{run.key}:{run.epoch}"
         self._generation = run.epoch
 
     # Waiting
@@ -255,7 +259,7 @@ class Execution(Generic[R]):
                 if last is not None and _is_end(event, last):
                     return await self._ended(event, last)
                 if run is None and event is None:
-                    raise self._expired()
+                    raise self._gone()
 
     async def _ended(self, event: Event, last: Run) -> Run:
         """A run that is over. The end itself comes along with its event, in case the record is not kept."""
@@ -265,6 +269,14 @@ class Execution(Generic[R]):
         ended = found.items[0] if found.items else last.but(state=event.state, error=event.error)
         self.take_in(ended)
         return ended
+
+    def _gone(self) -> Exception:
+        """What to say of a run whose record is gone: how it ended, if that is known here."""
+        if self.state is State.FAILED and self.error is not None:
+            return failed(self.error, None, None)
+        if self.state is State.CANCELLED:
+            return ExecutionCancelled(f"the run {self._key!r} was cancelled")
+        return self._expired()
 
     def _expired(self) -> ResultExpired:
         return ResultExpired(
@@ -336,7 +348,7 @@ def _is_end(event: Event | None, run: Run) -> TypeGuard[Event]:
 def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float | None:
     """How long may be waited; None for as long as it takes."""
     if timeout is not None and deadline is not None:
-        raise InvalidArgument("give a timeout or a deadline, not both")
+        raise InvalidArgument("Cannot specify both timeout and deadline; give one of them")
     if timeout is not None:
         if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"timeout must be a timedelta, not {timeout!r}")

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from inspect import Parameter
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
-from dovetail.clock import Clock
-from dovetail.injection.context import Dependency
+from dovetail.clock import SYSTEM_CLOCK, Clock
+from dovetail.injection.context import Dependency, current_execution
 from dovetail.model import Claim, Due, Failure, NewRun, ProgressReport, Verdict
 
 Arguments = Mapping[str, Any]
@@ -123,4 +123,10 @@ class Behavior(Dependency["Behavior"]):
         return None
 
     async def __aenter__(self) -> Self:
-        return self
+        """Entered by hand, a behavior is bound to the execution at hand. A worker enters only those with an
+        `__aenter__` of their own."""
+        execution: Any = current_execution.get(None)
+        if execution is None:
+            return self
+        # An execution knows what a behavior asks of a claim; nobody hosts what is done by hand.
+        return self.bind(Attempt(execution, execution.args, execution.kwargs, SYSTEM_CLOCK, cast("Host", None)))

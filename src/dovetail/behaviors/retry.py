@@ -39,6 +39,7 @@ class Retry(FailureHandler["Retry"]):
     def bind(self, attempt: Attempt) -> Self:
         bound = copy.copy(self)
         bound.attempt = attempt.number
+        bound.delay = bound.next_delay()
         return bound
 
     def after(self, delay: timedelta) -> Never:
@@ -57,13 +58,13 @@ class Retry(FailureHandler["Retry"]):
         self.after(delay)
 
     def next_delay(self) -> timedelta:
-        """How long to wait before the next try."""
+        """How long to wait before the next try. The body finds it in `delay`, and may set another."""
         return self.delay
 
     def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
         if self.attempts is not None and self.attempt >= self.attempts:
             return None
-        due = self.next_delay() if self._forced is None else self._forced
+        due = self.delay if self._forced is None else self._forced
         return Requeue(attempt.claim, attempt.number + 1, due, failure=outcome.failure)
 
     def __eq__(self, other: object) -> bool:
@@ -103,8 +104,10 @@ class ExponentialRetry(Retry):
         return cls(None, delay, maximum_delay, jitter)
 
     def next_delay(self) -> timedelta:
-        # A power beyond the maximum is never computed: an attempt's number may be huge.
-        doublings = min(self.attempt - 1, 64)
-        is_capped = bool(self.delay) and 2**doublings >= self.maximum_delay / self.delay
-        full = self.maximum_delay if is_capped else self.delay * 2**doublings
+        full = self.delay
+        if self.attempt > 1 and self.delay:
+            # A power beyond the maximum is never computed: an attempt's number may be huge.
+            doublings = min(self.attempt - 1, 128)
+            is_capped = 2**doublings >= self.maximum_delay / self.delay
+            full = self.maximum_delay if is_capped else self.delay * 2**doublings
         return full * random.uniform(0.5, 1.0) if self.jitter else full

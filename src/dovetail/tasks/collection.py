@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument, InvalidType, UnknownMember
 from dovetail.tasks.task import TaskFunction
 
 
@@ -19,7 +19,7 @@ def load_member(path: str) -> Any:
     try:
         return getattr(imported, member)
     except AttributeError:
-        raise InvalidArgument(f"{path!r}: the module {module!r} has no member {member!r}") from None
+        raise UnknownMember(f"{path!r}: the module {module!r} has no member {member!r}") from None
 
 
 def load_collection(path: str) -> list[TaskFunction]:

@@ -13,13 +13,13 @@ from uncalled_for import (
     get_annotation_dependencies,
     get_dependency_parameters,
     get_signature,
-    validate_dependencies,
 )
 
 from dovetail.annotations import Logged
 from dovetail.behaviors import Behavior
 from dovetail.codec import CallTypes
 from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
+from dovetail.tasks.conflicts import declared, refuse_conflicts
 
 TaskFunction = Callable[..., Any]
 
@@ -80,15 +80,13 @@ def _read(function: TaskFunction) -> Task:
     try:
         parameters = get_dependency_parameters(function)
         metadata = get_annotation_dependencies(function)
-        validate_dependencies(function)
+        refuse_conflicts(declared(function))
     except (TypeError, ValueError) as error:
         raise ConflictingBehaviors(f"task {name!r}: {error}") from error
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
-    wrappers = tuple(
-        each.on(name) for name, declared in metadata.items() for each in declared if isinstance(each, Behavior)
-    )
+    wrappers = tuple(each.on(name) for name, among in metadata.items() for each in among if isinstance(each, Behavior))
     others = len(parameters) > len(behaviors) or any(
-        not isinstance(each, Behavior) for declared in metadata.values() for each in declared
+        not isinstance(each, Behavior) for among in metadata.values() for each in among
     )
     everything: tuple[Behavior, ...] = (*behaviors.values(), *wrappers)
     signature = get_signature(function)

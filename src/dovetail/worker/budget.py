@@ -34,5 +34,5 @@ class Budget:
         if verdict is None or self._left[verdict.claim.key] > 0:
             return verdict
         if isinstance(verdict, Requeue):
-            return Settle(verdict.claim, State.FAILED, failure=verdict.failure)
+            return Settle(verdict.claim, State.CANCELLED, failure=verdict.failure)
         return verdict.but(then=tuple(run for run in verdict.then if self._left.get(run.key, 1) > 0))

@@ -58,6 +58,7 @@ class Runner:
         self._fallback = fallback
         self._reporter = reporter or Reporter(docket.engine, clock)
         self._stages = Stages(docket, added or {}, self._reporter.report)
+        self.is_stopping: Callable[[], bool] = lambda: False
 
     async def run(self, tenure: Tenure) -> Verdict | None:
         """The verdict on a claim, or None if it is no longer ours to judge."""
@@ -225,7 +226,7 @@ class Runner:
             return Settle(claim, State.CANCELLED, failure=failure)
         if not isinstance(error, asyncio.CancelledError):
             return None
-        if tenure.reason is Reason.SHUTDOWN:
+        if tenure.reason is Reason.SHUTDOWN or (self.is_stopping() and _was_cancelled()):
             return Requeue(claim, claim.attempt)  # handed back, at no cost
         return Settle(claim, State.CANCELLED)  # the body cancelled itself
 
@@ -245,6 +246,12 @@ class Runner:
             outcome.stored = self._codec.dump_exception(error)
         except BaseException:  # its text is kept all the same
             outcome.stored = None
+
+
+def _was_cancelled() -> bool:
+    """Whether somebody cancelled the asyncio task that this is, as against a body that raised by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _turned_away(claim: Claim, refusal: AdmissionBlocked) -> Verdict:

@@ -9,8 +9,10 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from dovetail.behaviors import Arguments, Attempt
+from dovetail.errors import ConflictingBehaviors
 from dovetail.model import Due, NewRun
 from dovetail.tasks import REMEMBERED, Task, TaskFunction
+from dovetail.tasks.conflicts import declared, refuse_conflicts
 from dovetail.worker.reporter import Report
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class Stage:
     def __init__(self, docket: Docket, function: TaskFunction, added: Mapping[str, Any], report: Report) -> None:
         self._docket = docket
         self._own = Task.of(function)
+        _refuse_conflicts(function, added)
         self.resolver = _with_parameters(function, self._own, added) if added else function
         combined = Task.of(self.resolver)
         # Parameters that are the worker's own: the body does not receive them.
@@ -57,6 +60,15 @@ class Stages:
                 self._made.clear()
             stage = self._made[function] = Stage(self._docket, function, self._added, self._report)
         return stage
+
+
+def _refuse_conflicts(function: TaskFunction, added: Mapping[str, Any]) -> None:
+    try:
+        refuse_conflicts(
+            [*((f"worker dependency {name!r}", each) for name, each in added.items()), *declared(function)]
+        )
+    except ConflictingBehaviors as error:
+        raise ConflictingBehaviors(f"task {function.__name__!r}: {error}") from None
 
 
 def _with_parameters(function: TaskFunction, task: Task, added: Mapping[str, Any]) -> TaskFunction:

@@ -236,6 +236,7 @@ class Crew:
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
             self.reporter,
         )  # fmt: skip
+        runner.is_stopping = lambda: self._stop_requests > 0
         attend = runner.run if budget is None else budget.around(runner.run)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
