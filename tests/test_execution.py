@@ -432,7 +432,7 @@ async def test_a_deadline_that_has_passed_ends_the_wait_at_once(docket: Docket):
 
 async def test_a_timeout_and_a_deadline_do_not_go_together(docket: Docket):
     execution = await docket.add(greet)()
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="both timeout and deadline"):
         await execution.get_result(timeout=AN_HOUR, deadline=later())
 
 

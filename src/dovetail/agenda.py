@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, overload
 from dovetail import checks
 from dovetail.clock import from_microseconds
 from dovetail.docket import Docket, TaskCall
+from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.execution import Execution
 from dovetail.tasks import TaskFunction
 
@@ -68,7 +69,9 @@ class Agenda:
         Each time is moved by up to `jitter` either way, though never before the start. With `shuffle` the calls come
         in any order; without, in the order they were added. The executions are those of the agenda's order.
         """
-        if not isinstance(over, timedelta) or over <= timedelta():
+        if not isinstance(over, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"the 'over' parameter must be a timedelta, not {over!r}")
+        if over <= timedelta():
             raise InvalidArgument(f"the 'over' parameter must be a positive duration, not {over}")
         if jitter is not None:
             checks.duration(jitter, "jitter")

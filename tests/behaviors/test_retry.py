@@ -339,14 +339,14 @@ def test_the_delay_doubles_up_to_the_maximum(attempt: int, seconds: int):
     assert at_attempt(ExponentialRetry(attempts=None), attempt).next_delay() == seconds * SECOND
 
 
-def test_a_maximum_below_the_minimum_is_the_delay():
+def test_a_maximum_below_the_minimum_holds_from_the_second_delay_on():
     retry = ExponentialRetry(attempts=5, minimum_delay=10 * SECOND, maximum_delay=SECOND)
-    assert at_attempt(retry, 1).next_delay() == SECOND
+    assert [at_attempt(retry, number).next_delay() / SECOND for number in (1, 2, 3)] == [10, 1, 1]
 
 
 def test_a_maximum_of_nothing_is_no_delay():
     retry = ExponentialRetry(attempts=5, minimum_delay=SECOND, maximum_delay=timedelta())
-    assert at_attempt(retry, 1).next_delay() == timedelta()
+    assert at_attempt(retry, 2).next_delay() == timedelta()
 
 
 @pytest.mark.parametrize("attempt", [1, 5, 10**9])

@@ -65,7 +65,7 @@ async def test_followers_of_other_keys_stay():
 async def test_the_last_run_is_not_tried_again():
     answer, _ = await spend(Budget({"k": 1}), RETRIED)
     assert isinstance(answer, Settle)
-    assert (answer.state, answer.failure) == (State.FAILED, RETRIED.failure)
+    assert (answer.state, answer.failure) == (State.CANCELLED, RETRIED.failure)
 
 
 async def test_a_run_that_is_not_ours_to_judge_stays_so():
@@ -133,7 +133,7 @@ async def test_an_attempt_is_a_run(docket: Docket, worker: Worker):
     await finish(worker, a=2)
     assert attempts == [1, 2]
     run = await run_of(docket, key="a")
-    assert (run.state, run.error) == (State.FAILED, "ValueError: no")
+    assert (run.state, run.error) == (State.CANCELLED, "ValueError: no")
 
 
 async def test_an_unknown_task_is_not_failed_for_want_of_a_budget(docket: Docket):

@@ -91,6 +91,7 @@ class ExponentialRetry(Retry):
         jitter: bool = False,
     ) -> None:
         super().__init__(attempts, checks.duration(minimum_delay, "minimum_delay"))
+        self.minimum_delay = minimum_delay
         self.maximum_delay = checks.duration(maximum_delay, "maximum_delay")
         self.jitter = jitter
 
@@ -104,10 +105,10 @@ class ExponentialRetry(Retry):
         return cls(None, delay, maximum_delay, jitter)
 
     def next_delay(self) -> timedelta:
-        full = self.delay
-        if self.attempt > 1 and self.delay:
+        full = self.minimum_delay
+        if self.attempt > 1 and full:
             # A power beyond the maximum is never computed: an attempt's number may be huge.
             doublings = min(self.attempt - 1, 128)
-            is_capped = 2**doublings >= self.maximum_delay / self.delay
-            full = self.maximum_delay if is_capped else self.delay * 2**doublings
+            is_capped = 2**doublings >= self.maximum_delay / full
+            full = self.maximum_delay if is_capped else full * 2**doublings
         return full * random.uniform(0.5, 1.0) if self.jitter else full
