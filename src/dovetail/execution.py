@@ -241,10 +241,9 @@ class Execution(Generic[R]):
         return self._outcome(run)
 
     async def _wait_for_end(self) -> Run:
-        run = await self._read()
-        if run is not None and run.state.is_terminal:
-            self.take_in(run)
-            return run
+        await self.sync()
+        if self.run is not None and self.run.state.is_terminal:
+            return self.run
         # Subscribe first, then read, then wait: an end in between is seen by the read.
         async with self._docket.engine.watch(Topic(EventKind.STATE, self._key)) as events:
             last: Run | None = None
@@ -300,8 +299,8 @@ class Execution(Generic[R]):
 
     async def subscribe(self, *, ready: asyncio.Event | None = None) -> AsyncIterator[StateEvent | ProgressEvent]:
         """The present state and progress, then every change as it happens."""
-        before = await self._read()
-        self.take_in(before)
+        await self.sync()
+        before = self.run
         yield _state_now(self._key, before)
         yield _progress_now(self._key, before)
         topics = (Topic(EventKind.STATE, self._key), Topic(EventKind.PROGRESS, self._key))

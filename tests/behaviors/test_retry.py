@@ -363,7 +363,7 @@ def test_a_maximum_that_is_no_power_of_two_is_never_passed():
 durations = st.timedeltas(min_value=timedelta(), max_value=timedelta(days=365))
 
 
-@given(st.integers(1, 2**70), durations, durations)
+@given(st.integers(2, 2**70), durations, durations)
 def test_a_delay_is_never_more_than_the_maximum(attempt: int, minimum: timedelta, maximum: timedelta):
     retry = ExponentialRetry(attempts=None, minimum_delay=minimum, maximum_delay=maximum)
     assert timedelta() <= at_attempt(retry, attempt).next_delay() <= maximum

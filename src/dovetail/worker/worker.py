@@ -316,6 +316,7 @@ class Crew:
         self.roster.release_reserve()
         if not self.roster.running:
             return
+        logger.info("Shutdown requested, finishing %d running runs", len(self.roster.running))
         idle = asyncio.ensure_future(self.roster.is_idle.wait())
         hurry = asyncio.ensure_future(self._hurry.wait())
         grace = asyncio.ensure_future(self._clock.sleep(self._grace))
