@@ -31,7 +31,7 @@ from dovetail import (
     UsageError,
     Worker,
 )
-from dovetail.injection import resolved
+from dovetail.worker.setting import Setting
 from tests.by_hand import at_work, finish, run_of, soon
 
 MakeWorker = Callable[..., Worker]
@@ -636,9 +636,10 @@ async def test_context_values_work_in_factories(run: Run):
 async def test_context_values_outside_a_run_say_so():
     async def task(docket: Docket = CurrentDocket()) -> None: ...
 
+    setting = Setting(task)
     with pytest.raises(ExceptionGroup) as caught:
-        async with resolved(task, {}):
-            pass
+        await setting.up({})
+    await setting.down(caught.value)
     (error,) = caught.value.exceptions
     assert isinstance(error, UsageError)
     assert "CurrentDocket()" in str(error)
@@ -713,8 +714,9 @@ async def test_references_in_a_circle_are_refused(docket: Docket, worker: Worker
 async def test_what_is_given_is_not_among_the_values():
     async def task(one: str = Depends(plain), two: str = Depends(asynchronous)) -> None: ...
 
-    async with resolved(task, {"one": "mine"}) as values:
-        assert values == {"two": "asynchronous"}
+    setting = Setting(task)
+    assert await setting.up({"one": "mine"}) == {"two": "asynchronous"}
+    await setting.down(None)
 
 
 async def test_a_dependency_that_takes_its_time_to_come_does_not_hold_up_other_runs(docket: Docket, worker: Worker):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -89,9 +88,16 @@ class Behavior(Dependency["Behavior"]):
     parameter: str | None = None
     """The parameter in whose metadata the behavior stands, if it does."""
 
+    def copy(self) -> Self:
+        """Another one that is the same: what `bind` mostly begins with."""
+        # As copy.copy() does it, at a tenth of the cost: this is done for every run.
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
     def on(self, parameter: str) -> Self:
         """This behavior as it stands in a parameter's metadata."""
-        placed = copy.copy(self)
+        placed = self.copy()
         placed.parameter = parameter
         return placed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from inspect import Parameter
@@ -58,7 +57,7 @@ class Shared(Behavior):
         return _fitting(f"{owner}:{self.argument}={_written(arguments[self.argument], self.argument, task)}")
 
     def bind(self, attempt: Attempt) -> Self:
-        bound = copy.copy(self)
+        bound = self.copy()
         bound._key = self.key_for(attempt.claim.task, attempt.arguments)
         return bound
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -35,7 +34,7 @@ class Perpetual(CompletionHandler["Perpetual"]):
         return timedelta() if self.automatic else None
 
     def bind(self, attempt: Attempt) -> Self:
-        return copy.copy(self)
+        return self.copy()
 
     def cancel(self) -> None:
         """Let this run be the last. Its result is kept."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import datetime
 from typing import Self
 
@@ -30,7 +29,7 @@ class Progress(Behavior):
         self._attempt: Attempt | None = None
 
     def bind(self, attempt: Attempt) -> Self:
-        bound = copy.copy(self)
+        bound = self.copy()
         bound._attempt = attempt
         bound.current = 0
         return bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from datetime import datetime, timedelta
 from typing import Never, Self
@@ -37,7 +36,7 @@ class Retry(FailureHandler["Retry"]):
         return cls(attempts=None, delay=delay)
 
     def bind(self, attempt: Attempt) -> Self:
-        bound = copy.copy(self)
+        bound = self.copy()
         bound.attempt = attempt.number
         bound.delay = bound.next_delay()
         return bound

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import time
 from datetime import timedelta
 from typing import Any, Self
@@ -30,7 +29,7 @@ class Timeout(Runtime["Timeout"]):
         self._deadline: float | None = None
 
     def bind(self, attempt: Attempt) -> Self:
-        bound = copy.copy(self)
+        bound = self.copy()
         bound._key = attempt.claim.key
         return bound
 

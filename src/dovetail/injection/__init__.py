@@ -26,7 +26,6 @@ from dovetail.injection.context import (
     current_execution,
     current_worker,
 )
-from dovetail.injection.resolution import resolved
 
 __all__ = [
     "CallArgument",
@@ -47,5 +46,4 @@ __all__ = [
     "current_docket",
     "current_execution",
     "current_worker",
-    "resolved",
 ]

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from uncalled_for import (
-    Dependency,
-    Provided,
     get_annotation_dependencies,
     get_dependency_parameters,
     get_signature,
@@ -19,6 +17,7 @@ from dovetail.annotations import Logged
 from dovetail.behaviors import Behavior
 from dovetail.codec import CallTypes
 from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
+from dovetail.tasks.binding import Binding
 from dovetail.tasks.conflicts import declared, refuse_conflicts
 
 TaskFunction = Callable[..., Any]
@@ -33,7 +32,9 @@ class Task:
 
     function: TaskFunction
     signature: inspect.Signature
+    names: tuple[str, ...]  # of the parameters, in their order
     types: CallTypes
+    bind: Binding
     is_async: bool
     behaviors: Mapping[str, Behavior]  # by parameter, as defaults: the parameter receives them
     wrappers: tuple[Behavior, ...] = ()  # in a parameter's metadata: the parameter keeps its value
@@ -58,19 +59,6 @@ class Task:
     @property
     def all_behaviors(self) -> tuple[Behavior, ...]:
         return (*self.behaviors.values(), *self.wrappers)
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by parameter name, defaults included; what does not fit is left out."""
-        try:
-            bound = self.signature.bind_partial(*args, **kwargs)
-        except TypeError:
-            return dict(kwargs)
-        bound.apply_defaults()
-        return {
-            name: value
-            for name, value in bound.arguments.items()
-            if name in kwargs or not (isinstance(value, Dependency) or value is Provided)
-        }
 
 
 def _read(function: TaskFunction) -> Task:
@@ -98,7 +86,9 @@ def _read(function: TaskFunction) -> Task:
     return Task(
         function=function,
         signature=signature,
+        names=tuple(signature.parameters),
         types=CallTypes.of(function),
+        bind=Binding(signature),
         is_async=_is_async(function),
         behaviors=behaviors,
         wrappers=wrappers,

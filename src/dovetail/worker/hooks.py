@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -21,20 +21,28 @@ class Hooks:
         self.by_parameter: dict[str, Behavior] = {}
         self.wrappers: list[Behavior] = []
         self.error: BaseException | None = None
-        given = _given(task, attempt.args, attempt.kwargs)
-        if not (task.behaviors or task.wrappers or any(isinstance(each, Behavior) for each in given.values())):
+        passed = _has_behavior(attempt.args) or _has_behavior(attempt.kwargs.values())
+        if not (task.behaviors or task.wrappers or passed):
             return
-        # What a caller passes in a behavior's place counts instead of it.
-        declared = {name: each for name, each in task.behaviors.items() if name not in given}
-        declared |= {name: each for name, each in given.items() if isinstance(each, Behavior)}
-        for name, each in [*declared.items(), *((None, each) for each in task.wrappers)]:
-            try:
-                if name is None:
-                    self.wrappers.append(each.bind(attempt))
-                else:
-                    self.by_parameter[name] = each.bind(attempt)
-            except BaseException as broken:
-                self.error = self.error or broken
+        given = _given(task, attempt.args, attempt.kwargs)
+        declared = task.behaviors
+        if passed or not given.keys().isdisjoint(declared):
+            # What a caller passes in a behavior's place counts instead of it.
+            declared = {name: each for name, each in declared.items() if name not in given}
+            declared |= {name: each for name, each in given.items() if isinstance(each, Behavior)}
+        for name, each in declared.items():
+            if (bound := self._bound(each, attempt)) is not None:
+                self.by_parameter[name] = bound
+        for each in task.wrappers:
+            if (bound := self._bound(each, attempt)) is not None:
+                self.wrappers.append(bound)
+
+    def _bound(self, behavior: Behavior, attempt: Attempt) -> Behavior | None:
+        try:
+            return behavior.bind(attempt)
+        except BaseException as broken:
+            self.error = self.error or broken
+            return None
 
     def __iter__(self) -> Iterator[Behavior]:
         yield from self.by_parameter.values()
@@ -62,12 +70,21 @@ class Hooks:
         """The arguments of the call, each behavior's parameter with the behavior as it is in this attempt."""
         if not self.by_parameter:
             return args, kwargs
-        positional = list(task.signature.parameters)[: len(args)]
+        positional = task.names[: len(args)]
+        if not extra and self.by_parameter.keys().isdisjoint(positional):
+            return args, {**kwargs, **self.by_parameter}
         taken = tuple(self.by_parameter.get(name, value) for name, value in zip(positional, args, strict=False))
         named = {name: each for name, each in self.by_parameter.items() if name not in positional and name not in extra}
         return (*taken, *args[len(positional) :]), {**kwargs, **named}
 
 
+def _has_behavior(values: Iterable[Any]) -> bool:
+    for value in values:  # noqa: SIM110 - this is done for every run, and a generator costs
+        if isinstance(value, Behavior):
+            return True
+    return False
+
+
 def _given(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What the caller passed, by parameter."""
-    return {**dict(zip(task.signature.parameters, args, strict=False)), **kwargs} if args else kwargs
+    return {**dict(zip(task.names, args, strict=False)), **kwargs} if args else kwargs

@@ -40,11 +40,13 @@ class Reporter:
             self._known.add(run)
             await self._write([run])
 
+    def has_heard_of(self, run: str) -> bool:
+        return run in self._known
+
     async def conclude(self, run: str) -> None:
         """Write what is left to say of a run that is about to end."""
-        if run in self._known:
-            self._known.discard(run)
-            await self._write([run])
+        self._known.discard(run)
+        await self._write([run])
 
     async def run(self) -> None:
         while True:

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from dovetail.codec import CallTypes
 from dovetail.errors import UsageError
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
-from dovetail.injection import current_execution, resolved
+from dovetail.injection import current_execution
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.tasks import Task, TaskFunction
 from dovetail.worker.hooks import Hooks
@@ -25,6 +24,7 @@ from dovetail.worker.lines import Lines
 from dovetail.worker.logs import logger
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
+from dovetail.worker.setting import Setting
 from dovetail.worker.stage import Stage, Stages
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Runner:
         else:
             outcome = Outcome(timedelta(), error=hooks.error)
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
-        await self._reporter.conclude(claim.id)
+        if self._reporter.has_heard_of(claim.id):
+            await self._reporter.conclude(claim.id)
         return self._judge(tenure, task, attempt, outcome, hooks, execution)
 
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
@@ -127,19 +128,19 @@ class Runner:
         if not (task.has_dependencies or task.enters):
             args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
             return await self._run_body(tenure, task, args, kwargs, hooks)
-        stack = AsyncExitStack()
+        setting = Setting(stage.resolver)
         try:
             if task.enters:
-                await hooks.enter(stack)
+                await hooks.enter(setting.stack)
             args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
-            given = {**(task.bind(args, kwargs) if args else kwargs), **hooks.by_parameter}
-            values = await stack.enter_async_context(resolved(stage.resolver, given))
+            given = task.bind(args, kwargs) if args else kwargs
+            values = await setting.up({**given, **hooks.by_parameter} if hooks.by_parameter else given)
         except BaseException as error:
             outcome = Outcome(timedelta(), error=error)
         else:
             asked = _still_asked(task, args, values, stage.extra)
             outcome = await self._run_body(tenure, task, args, {**kwargs, **asked}, hooks)
-        await _tear_down(stack, outcome, task)
+        await setting.down(outcome.error)
         return outcome
 
     async def _run_body(
@@ -280,18 +281,5 @@ def _still_asked(task: Task, args: tuple[Any, ...], values: dict[str, Any], extr
     """Values for parameters of the body that no positional argument has taken."""
     if not (args or extra):
         return values
-    taken = {*list(task.signature.parameters)[: len(args)], *extra}
+    taken = {*task.names[: len(args)], *extra}
     return {name: value for name, value in values.items() if name not in taken}
-
-
-async def _tear_down(stack: AsyncExitStack, outcome: Outcome, task: Task) -> None:
-    error = outcome.error
-    try:
-        await stack.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-    except BaseException as failed:
-        if failed is error:
-            return
-        logger.error(
-            "a dependency of %r failed in its teardown; the outcome of the body stands",
-            task.function.__name__, exc_info=failed,
-        )  # fmt: skip

@@ -32,7 +32,7 @@ class Stage:
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
             combined, function=function, signature=self._own.signature, types=self._own.types,
-            is_async=self._own.is_async,
+            names=self._own.names, bind=self._own.bind, is_async=self._own.is_async,
         )  # fmt: skip
         self.report = report
 

@@ -1,0 +1,50 @@
+"""The setting of a body: what its dependencies set up before it, and tear down after it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import cached_property
+from typing import Any
+
+from uncalled_for import FailedDependency, resolved_dependencies
+
+from dovetail.tasks import TaskFunction
+from dovetail.worker.logs import logger
+
+
+class Setting:
+    """Set up once, torn down once. What goes wrong in tearing down never undoes what the body did."""
+
+    def __init__(self, function: TaskFunction) -> None:
+        self._function = function
+        self._resolved: Any = None
+
+    @cached_property
+    def stack(self) -> AsyncExitStack:
+        """For whatever else is to be around the body, outside of its dependencies."""
+        return AsyncExitStack()
+
+    async def up(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The values of the dependencies. What is given is not resolved; all failures are raised together."""
+        self._resolved = resolved_dependencies(self._function, given)
+        values = await self._resolved.__aenter__()
+        failed = [value for value in values.values() if isinstance(value, FailedDependency)]
+        if failed:
+            names = ", ".join(each.parameter for each in failed)
+            raise ExceptionGroup(
+                f"Failed to resolve dependencies for parameter(s): {names}", [each.error for each in failed]
+            )
+        return {name: value for name, value in values.items() if name not in given}
+
+    async def down(self, error: BaseException | None) -> None:
+        for manager in (self._resolved, self.__dict__.get("stack")):
+            if manager is None:
+                continue
+            try:
+                await manager.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            except BaseException as failed:
+                if failed is not error:
+                    logger.error(
+                        "a dependency of %r failed in its teardown; the outcome of the body stands",
+                        self._function.__name__, exc_info=failed,
+                    )  # fmt: skip
