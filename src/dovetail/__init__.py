@@ -31,6 +31,7 @@ from dovetail.injection import (
     TaskKey,
     TaskLogger,
 )
+from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
 from dovetail.worker import Worker
 
 __version__ = version("dovetail-tasks")
@@ -55,6 +56,7 @@ __all__ = [
     "ExecutionFailed",
     "ExecutionState",
     "ExponentialRetry",
+    "Operator",
     "OutcomeUnknown",
     "PayloadError",
     "Perpetual",
@@ -62,6 +64,9 @@ __all__ = [
     "ResultExpired",
     "Retry",
     "Shared",
+    "Strike",
+    "StrikeList",
+    "StrikePreview",
     "TaskArgument",
     "TaskCall",
     "TaskKey",
