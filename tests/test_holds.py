@@ -187,7 +187,13 @@ async def ping(host: str) -> None: ...
 
 
 def test_arguments_go_by_name_with_defaults_and_surplus_ones():
-    assert arguments_of(send, ("ann",), {"x": 1}) == {"to": "ann", "cc": "nobody", "more": (), "x": 1, "others": {"x": 1}}
+    assert arguments_of(send, ("ann",), {"x": 1}) == {
+        "to": "ann",
+        "cc": "nobody",
+        "more": (),
+        "x": 1,
+        "others": {"x": 1},
+    }
 
 
 def test_what_the_worker_injects_is_no_argument():
