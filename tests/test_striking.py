@@ -14,7 +14,6 @@ from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument
 from dovetail.model import RunQuery, State
 from dovetail.strikelist import StrikeList
-from dovetail.worker.seeder import Seeder
 from tests.by_hand import ByHand, at_work, finish, run_of, soon, until
 from tests.conftest import MakeWorker
 from tests.faults import behind_a_door
@@ -278,17 +277,13 @@ async def test_a_stricken_task_does_not_start_unasked(docket: Docket, worker: Wo
     assert await docket.get_execution("automatic") is None
 
 
-async def test_a_restored_task_starts_unasked_again(still: Docket):
-    still.register(automatic)
-    list_of = still.strike_list
-    seeder = Seeder(
-        still.engine, still.clock, still.tasks, still.drafter, lambda: still.retention,
-        lambda name, task: list_of.is_stricken(Execution(still, task, (), {}, name, still.clock.now())),  # type: ignore[attr-defined]
-    )  # fmt: skip
-    await still.strike(automatic)
-    assert seeder.seeds() == []
-    await still.restore(automatic)
-    assert [run.key for run in seeder.seeds()] == ["automatic"]
+async def test_a_restored_task_starts_unasked_again(docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dovetail.worker.seeder.INTERVAL", timedelta(milliseconds=5))
+    docket.register(automatic)
+    await docket.strike(automatic)
+    async with at_work(worker):
+        await docket.restore(automatic)
+        await until(lambda: calls.seen == ["automatic"])
 
 
 # Previewing
