@@ -199,20 +199,23 @@ async def test_a_heartbeat_tells_that_the_holds_have_changed(still: Docket):
 
 async def test_an_old_answer_never_comes_in_after_a_newer_one(still: Docket):
     slow = Faulty(still.engine)
+    slow.faults.fail("watch", 1)  # no hint that would have it read once more
     answered, go_on = asyncio.Event(), asyncio.Event()
 
-    async def hold_back() -> None:
-        answered.set()
-        await go_on.wait()
+    async def hold_the_first_back() -> None:
+        if not answered.is_set():
+            answered.set()
+            await go_on.wait()
 
+    slow.faults.after["holds"] = hold_the_first_back
     strikes = StrikeList(name="tests")
-    slow.faults.after["holds"] = hold_back
     async with strikes.following(slow):  # type: ignore[arg-type]
         await soon(answered.wait())  # an answer without the strike is on its way
         striking = asyncio.create_task(strikes.strike("send"))
-        await asyncio.sleep(0)
+        await until(lambda: striking.done() or strikes._reading.locked())  # pyright: ignore[reportPrivateUsage]
         go_on.set()
         await soon(striking)
+        await soon(slow.faults.reached("holds", 3))
         assert "send" in strikes.task_strikes
 
 

@@ -104,6 +104,15 @@ async def test_a_docket_just_opened_knows_what_was_stricken_before(still: Docket
         assert (await fresh.add(send)("ann")).disposition is Disposition.STRUCK
 
 
+async def test_a_docket_opened_again_knows_what_was_stricken_meanwhile(still: Docket, url: str):
+    again = Docket("tests", url)
+    async with again:
+        await again.add(send)("ann")
+    await still.strike(send)
+    async with again:
+        assert (await again.add(send)("ann")).disposition is Disposition.STRUCK
+
+
 async def test_a_call_is_not_scheduled_while_the_strikes_cannot_be_read(url: str, monkeypatch: pytest.MonkeyPatch):
     async def away(self: StrikeList) -> None:
         raise EngineUnavailable("the door is shut")
@@ -141,6 +150,13 @@ async def test_clearing_leaves_the_strikes(still: Docket):
     await still.strike(send)
     await still.clear()
     assert len(await still.strikes()) == 1
+
+
+async def test_a_condition_of_the_programs_own_strikes_too(still: Docket):
+    await still.add(send)("ann")
+    still.strike_list.add_condition(lambda execution: execution.key == "a")
+    assert (await still.add(send, key="a")("ann")).disposition is Disposition.STRUCK
+    assert (await still.add(send, key="b")("ann")).disposition is Disposition.SCHEDULED
 
 
 async def test_without_strikes_nobody_asks_what_is_stricken(still: Docket, monkeypatch: pytest.MonkeyPatch):
@@ -260,6 +276,16 @@ async def test_a_worker_at_work_hears_of_strikes(docket: Docket, make_worker: Ma
             with pytest.raises(ExecutionCancelled):
                 await soon(late.get_result())
     assert calls.seen == ["ann"]
+
+
+async def test_a_heartbeat_tells_the_list_which_holds_there_are(docket: Docket, worker: Worker):
+    noticed: list[int] = []
+    docket.strike_list.notice = noticed.append  # type: ignore[method-assign]
+    async with at_work(worker):
+        await until(lambda: bool(noticed))
+        before = noticed[-1]
+        await docket.strike(send)
+        await until(lambda: noticed[-1] != before)
 
 
 # Automatic ones
