@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -97,3 +97,10 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
             if not done:
                 worker.stop()
             await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the others work until a condition holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - what others come to know has no event
+            await asyncio.sleep(0)

@@ -110,4 +110,5 @@ def behind_a_door(docket: Docket) -> Faults:
     """Put an open docket's engine behind a door, and say how to shut it."""
     door = Faulty(docket.engine)
     docket._engine = door  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    docket.strike_list._engine = door  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     return door.faults

@@ -10,6 +10,7 @@ from dovetail.errors import DovetailError, EngineUnavailable, UsageError
 ALL = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DovetailError)]
 
 CODES = {
+    "AlreadyOpen": "already_open",
     "ConflictingBehaviors": "conflicting_behaviors",
     "DovetailError": "dovetail",
     "EngineFull": "engine_full",
@@ -20,6 +21,7 @@ CODES = {
     "InvalidType": "invalid_type",
     "InvalidURL": "invalid_url",
     "NotADatabase": "not_a_database",
+    "NotOpen": "not_open",
     "OutcomeUnknown": "outcome_unknown",
     "PayloadError": "payload",
     "PayloadTooLarge": "payload_too_large",
@@ -66,6 +68,7 @@ def test_a_full_store_is_an_unavailable_one():
         (errors.InvalidArgument, ValueError),
         (errors.InvalidType, TypeError),
         (errors.InvalidURL, ValueError),
+        (errors.AlreadyOpen, AssertionError),
         (errors.UnknownTask, KeyError),
         (errors.UnknownParent, LookupError),
         (errors.ConflictingBehaviors, ValueError),

@@ -585,6 +585,23 @@ async def test_no_state_is_told_twice_when_hints_without_news_come_between(
     assert told == ["queued", "running", "completed"]
 
 
+async def test_a_change_between_listening_and_reading_is_told_once(still: Docket, by_hand: ByHand):
+    execution = await still.add(greet)()
+    faults = behind_a_door(still)
+    claims: list[Claim] = []
+
+    async def claim_it() -> None:
+        if faults.calls["watch"] and not claims:
+            claims.append(await by_hand.claim())
+
+    faults.before["find"] = claim_it
+    ready = asyncio.Event()
+    following = asyncio.create_task(states(execution.subscribe(ready=ready), "completed"))
+    await soon(ready.wait())
+    await ended(still, claims[0], None)
+    assert [event["state"] for event in await soon(following)] == ["queued", "running", "completed"]
+
+
 async def test_a_failure_is_told_with_its_error(still: Docket, by_hand: ByHand, followed: Any):
     execution = await still.add(fail)("no")
     following = await followed(execution, "failed")

@@ -45,6 +45,7 @@ from dovetail.injection import (
     TaskKey,
     TaskLogger,
 )
+from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
 from dovetail.tasks import TaskCall
 from dovetail.worker import Worker
 
@@ -76,6 +77,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "Logged",
+    "Operator",
     "OutcomeUnknown",
     "PayloadError",
     "Perpetual",
@@ -85,6 +87,9 @@ __all__ = [
     "ResultExpired",
     "Retry",
     "Shared",
+    "Strike",
+    "StrikeList",
+    "StrikePreview",
     "TaskArgument",
     "TaskCall",
     "TaskKey",

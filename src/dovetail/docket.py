@@ -14,7 +14,7 @@ from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.engine import Engine
 from dovetail.engine.registry import engine_for, redacted
-from dovetail.errors import DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
+from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask
 from dovetail.execution import Disposition, Execution
 from dovetail.model import (
     Conflict,
@@ -28,6 +28,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
+from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
 from dovetail.tasks import Drafter, Task, TaskCall, TaskFunction, load_collection, unregistered
 from dovetail.tasks.standard import standard_tasks
 
@@ -112,6 +113,7 @@ class Docket:
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
         self.drafter = Drafter(self.codec)
+        self.strike_list = StrikeList(name=self.name, codec=self.codec, clock=clock, tasks=self.tasks)
         self._durability = durability
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None
@@ -126,10 +128,11 @@ class Docket:
 
     async def __aenter__(self) -> Self:
         if self._stack is not None:
-            raise UsageError(f"the docket {self.name!r} is open already; leave it before entering it again")
+            raise AlreadyOpen(f"the docket {self.name!r} is open already; leave it before entering it again")
         self._stack = AsyncExitStack()
         try:
             self._engine = await self._stack.enter_async_context(self._make_engine())
+            await self._stack.enter_async_context(self.strike_list.following(self._engine))
         except BaseException:
             self._stack = None
             raise
@@ -320,6 +323,8 @@ class Docket:
         """Put a ready-made execution down, as `add` would, or `replace`."""
         if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"execution must be an Execution, not {execution!r}")
+        if not self.strike_list.is_clear and await self.strike_list.strikes_out(execution):
+            return execution
         run = self._draft_of(execution, Conflict.REPLACE if replace else Conflict.KEEP)
         (placement,) = await self.engine.schedule([run])
         _note(execution, run, placement)
@@ -355,6 +360,8 @@ class Docket:
         )  # fmt: skip
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict) -> Execution[Any]:
+        if not self.strike_list.is_clear and await self.strike_list.strikes_out(struck := self._execution(call)):
+            return struck
         run = self._draft(call, conflict)
         (placement,) = await self.engine.schedule([run])
         return self._placed(call, run, placement)
@@ -371,18 +378,31 @@ class Docket:
             if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
         size = chunk_size or max(len(wanted), 1)
+        struck = {} if self.strike_list.is_clear else await self._struck(wanted)
+        allowed = [call for place, call in enumerate(wanted) if place not in struck]
         # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
-        runs = [self._draft(call, conflict) for call in wanted]
+        runs = [self._draft(call, conflict) for call in allowed]
         placements: list[Placement] = []
         for start in range(0, len(runs), size):
             placements += await self.engine.schedule(runs[start : start + size])
-        return [self._placed(*each) for each in zip(wanted, runs, placements, strict=True)]
+        placed = map(self._placed, allowed, runs, placements)
+        return [struck[place] if place in struck else next(placed) for place in range(len(wanted))]
+
+    async def _struck(self, calls: Sequence[TaskCall]) -> dict[int, Execution[Any]]:
+        """Those of the calls that are stricken, by their place."""
+        handles = enumerate(map(self._execution, calls))
+        return {place: each for place, each in handles if await self.strike_list.strikes_out(each)}
 
     def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
-        when = call.when or from_microseconds(self.clock.microseconds())
-        execution = Execution[Any](self, call.function, call.args, call.kwargs, run.key, when, function_name=run.task)
+        execution = self._execution(call, run.key)
         _note(execution, run, placement)
         return execution
+
+    def _execution(self, call: TaskCall, key: str | None = None) -> Execution[Any]:
+        when = call.when or from_microseconds(self.clock.microseconds())
+        return Execution[Any](
+            self, call.function, call.args, call.kwargs, key or call.key, when, function_name=call.function_name
+        )
 
     # Controlling
 
@@ -402,6 +422,55 @@ class Docket:
             if page.cursor is None:
                 return cleared
             cursor = page.cursor
+
+    # Striking
+
+    async def strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+        *,
+        reason: str | None = None,
+        owner: str | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """Forbid calls: all of a task, all with such an argument, or those of a task with such an argument.
+
+        They are not scheduled, and what waits is cancelled when it would start. What runs goes on. A strike is in force
+        until it is restored, or until its time is over.
+        """
+        await self.strike_list.strike(function, parameter, operator, value, reason=reason, owner=owner, until=until)
+
+    async def restore(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> None:
+        """Allow again what a strike of the same words forbade. What it has cancelled does not come back."""
+        await self.strike_list.restore(function, parameter, operator, value)
+
+    async def strikes(self) -> list[Strike]:
+        """The strikes that are in force."""
+        return await self.strike_list.strikes()
+
+    def preview_strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> StrikePreview:
+        """What waits and would be kept from starting by such a strike. Nothing is stricken."""
+        strike = self.strike_list.draft(function, parameter, operator, value)
+        return StrikePreview(strike, self.engine.find, self.execution_of)
+
+    async def wait_for_strikes_loaded(self) -> None:
+        """Until the strikes laid so far are known here."""
+        await self.strike_list.wait_for_strikes_loaded()
 
     # Reading back
 

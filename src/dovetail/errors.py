@@ -31,6 +31,12 @@ class EngineFull(EngineUnavailable):
     code = "engine_full"
 
 
+class NotOpen(EngineUnavailable, RuntimeError):
+    """It is connected to no store: it was not opened, or has been closed."""
+
+    code = "not_open"
+
+
 class StoreDamaged(DovetailError):
     """Something in the store cannot be read: it was altered by hand, or the disk has failed."""
 
@@ -62,6 +68,12 @@ class InvalidType(UsageError, TypeError):
     """An argument is of a type that cannot be."""
 
     code = "invalid_type"
+
+
+class AlreadyOpen(UsageError, AssertionError):
+    """It is open already, and cannot be entered a second time before it is left."""
+
+    code = "already_open"
 
 
 class InvalidURL(InvalidArgument):

@@ -319,9 +319,10 @@ class Execution(Generic[R]):
                 event = await _next(events, HINT_SETTLES if hinted else None)
                 # After a hint that something has changed, the news itself mostly follows: a read is the last resort.
                 hinted = event is not None and event.state is None and event.progress is None
-                if event is not None and not hinted:
+                if event is not None and not hinted and not _is_known(event, now):
                     told = event.state or told
                     yield _told(self._key, event)
+                    now = None  # from here on every event is news
                 elif event is None and (now := await self._read()) is not None and now.state is not told:
                     told = now.state
                     yield _state_now(self._key, now)
@@ -342,6 +343,14 @@ async def _next(events: AsyncIterator[Event], within: float | None) -> Event | N
 
 def _is_end(event: Event | None, run: Run) -> TypeGuard[Event]:
     return event is not None and event.id == run.id and event.state is not None and event.state.is_terminal
+
+
+def _is_known(event: Event, run: Run | None) -> bool:
+    """Whether an event tells of a change that the run, as it was read after somebody began to listen, shows already."""
+    if run is None or event.kind is not EventKind.STATE or (event.id, event.state) != (run.id, run.state):
+        return False
+    seen = ((event.when, run.due), (event.started, run.started), (event.finished, run.finished))
+    return all(told is None or told == read for told, read in seen)
 
 
 def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float | None:

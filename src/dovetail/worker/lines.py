@@ -49,6 +49,9 @@ class Lines:
         what = "cancelled" if isinstance(verdict, Settle) else "handed back"
         logger.info("✗ %s (%s)", execution.call_repr(), what, extra=self._extra(execution))
 
+    def stricken(self, execution: Execution[Any]) -> None:
+        logger.warning("🗙 %s (stricken)", execution.call_repr(), extra=self._extra(execution))
+
     def _extra(self, execution: Execution[Any]) -> dict[str, Any]:
         return {**self._labels, **execution.specific_labels()}
 

@@ -50,6 +50,7 @@ class Runner:
     ) -> None:
         self._docket = docket
         self._tasks: Mapping[str, TaskFunction] = docket.tasks
+        self._strikes = docket.strike_list
         self._codec = docket.codec
         self._clock = clock
         self._threads = threads
@@ -93,6 +94,9 @@ class Runner:
         claim = tenure.claim
         task = stage.task
         execution = self._execution(claim, task, args, kwargs)
+        if not self._strikes.is_clear and self._strikes.is_stricken(execution):
+            self._lines.stricken(execution)
+            return Settle(claim, State.CANCELLED)
         current_execution.set(execution)
         attempt = Attempt(claim, args, kwargs, self._clock, stage)
         self._lines.started(execution, claim)

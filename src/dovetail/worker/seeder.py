@@ -21,13 +21,14 @@ class Seeder:
 
     def __init__(
         self, engine: Engine, clock: Clock, tasks: Mapping[str, TaskFunction], drafter: Drafter,
-        retention: Callable[[], Retention],
+        retention: Callable[[], Retention], is_stricken: Callable[[str, TaskFunction], bool] = lambda name, task: False,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._clock = clock
         self._tasks = tasks
         self._drafter = drafter
         self._retention = retention
+        self._is_stricken = is_stricken
 
     async def seed(self) -> bool:
         """Start what is not there; whether the store could be asked."""
@@ -48,12 +49,12 @@ class Seeder:
                 await self._clock.sleep(RETRY)
 
     def seeds(self) -> list[NewRun]:
-        """The first run of every task that is to run unasked."""
+        """The first run of every task that is to run unasked and may."""
         now = from_microseconds(self._clock.microseconds())
         return [
             self._drafter.draft(task, name, (), {}, key=name, due=due, retention=self._retention())
             for name, function in list(self._tasks.items())
             for task in [Task.of(function)]
             for behavior in task.all_behaviors
-            if (due := behavior.seed(now)) is not None
+            if (due := behavior.seed(now)) is not None and not self._is_stricken(name, function)
         ]

@@ -17,7 +17,8 @@ from uncalled_for import SharedContext
 from dovetail import checks
 from dovetail.clock import SystemClock, from_microseconds
 from dovetail.docket import Docket
-from dovetail.errors import InvalidType
+from dovetail.errors import EngineUnavailable, InvalidType, OutcomeUnknown
+from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo, new_id
@@ -227,6 +228,7 @@ class Crew:
         self._clock = docket.clock
         self._grace = worker.shutdown_grace
         self._stop_requests = 0
+        self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
@@ -251,7 +253,9 @@ class Crew:
             on_stop=lambda run_id: self.roster.stop(run_id, Reason.STOP),
             reconnection_delay=worker.reconnection_delay,
         )  # fmt: skip
-        self.seeder = Seeder(docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention)
+        self.seeder = Seeder(
+            docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention, self._is_stricken
+        )
         self.janitor = Janitor(docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats)
         self._in_thread = isinstance(self._clock, SystemClock)
         self.pulse = Pulse(
@@ -264,6 +268,7 @@ class Crew:
     def stop(self) -> None:
         """Once: take in nothing more, let running work end. Twice: hand it back now."""
         self._stop_requests += 1
+        self._stopping.set()
         self.intake.stop()
         if self._stop_requests > 1:
             self._hurry.set()
@@ -272,6 +277,7 @@ class Crew:
         self._set_context()
         self._announce()
         try:
+            await self._learn_strikes()
             async with lifecycles(self._worker, self._docket.tasks.values()), asyncio.TaskGroup() as group:
                 await self._seed()
                 pulse = group.create_task(self._beat(), name="dovetail pulse")
@@ -304,9 +310,33 @@ class Crew:
         SharedContext.lock.set(lock)
         SharedContext.stack.set(stack)
 
+    async def _learn_strikes(self) -> None:
+        """Know what is stricken before anything is claimed, however long that takes, or be told to stop."""
+        learning = asyncio.ensure_future(self._read_strikes())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait([learning, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not learning.cancel():
+            learning.result()
+
+    async def _read_strikes(self) -> None:
+        while True:
+            try:
+                return await self._docket.strike_list.refresh()
+            except (EngineUnavailable, OutcomeUnknown) as error:
+                delay = self._worker.reconnection_delay
+                logger.warning("the strikes cannot be read, trying again in %s: %s", delay, error)
+                await self._clock.sleep(delay)
+
+    def _is_stricken(self, name: str, function: TaskFunction) -> bool:
+        """Whether a task must not be started unasked."""
+        now = from_microseconds(self._clock.microseconds())
+        seed = Execution[Any](self._docket, function, (), {}, name, now, function_name=name)
+        return self._docket.strike_list.is_stricken(seed)
+
     async def _seed(self) -> None:
         """Start automatic tasks before anything is claimed: a worker that is to finish must not miss them."""
-        if not self._worker.schedule_automatic_tasks:
+        if not self._worker.schedule_automatic_tasks or self._stop_requests:
             return
         while not await self.seeder.seed() and not self._stop_requests:
             await self._clock.sleep(RETRY)
@@ -362,6 +392,7 @@ class Crew:
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:
+        self._docket.strike_list.notice(heard.holds)
         for run_id in heard.lost:
             self.roster.stop(run_id, Reason.LOST)
         for run_id in heard.stopping:

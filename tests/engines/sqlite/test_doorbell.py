@@ -8,6 +8,7 @@ import os
 import socket
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -499,3 +500,28 @@ def test_a_listener_that_cannot_look_once_looks_again(path: Path, monkeypatch: p
         time.sleep(0.01)
     listener.stop()
     assert EventKind.WORK in [event.kind for event in found]
+
+
+async def test_a_watch_that_is_cancelled_while_it_begins_leaves_no_watcher(monkeypatch: pytest.MonkeyPatch):
+    async with SqliteEngine(f"memory://{new_id()}", "tests", clock=VirtualClock()) as engine:
+        store = engine._opened()  # pyright: ignore[reportPrivateUsage]
+        begun, go_on = asyncio.Event(), threading.Event()
+        loop, register = asyncio.get_running_loop(), store.watch
+
+        def slowly(watcher: Any) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            go_on.wait(5)
+            register(watcher)
+
+        async def watch() -> None:
+            async with engine.watch(WORK):
+                raise AssertionError("it was cancelled before")
+
+        monkeypatch.setattr(store, "watch", slowly)
+        watching = asyncio.create_task(watch())
+        await begun.wait()
+        watching.cancel()
+        go_on.set()
+        await asyncio.wait([watching])
+        assert watching.cancelled()
+        assert not store._watchers  # pyright: ignore[reportPrivateUsage]

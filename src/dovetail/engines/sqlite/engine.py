@@ -144,10 +144,13 @@ class SqliteEngine:
         store = self._opened()
         heard: asyncio.Queue[Event] = asyncio.Queue()
         watcher = Watcher(self._docket, frozenset(topics), asyncio.get_running_loop(), heard.put_nowait)
-        await asyncio.to_thread(store.watch, watcher)
+        registering = asyncio.ensure_future(asyncio.to_thread(store.watch, watcher))
         try:
+            await asyncio.shield(registering)
             yield Events(heard)
         finally:
+            # A thread cannot be stopped: whoever is cancelled meanwhile waits, lest the watcher outlive the watch.
+            await asyncio.wait([registering])
             store.unwatch(watcher)
 
     # Upkeep
