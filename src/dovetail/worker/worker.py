@@ -15,12 +15,12 @@ from typing import Any, Self
 from uncalled_for import SharedContext
 
 from dovetail import checks
-from dovetail.clock import SystemClock, from_microseconds
+from dovetail.clock import SystemClock, VirtualClock, from_microseconds
 from dovetail.docket import Docket
 from dovetail.errors import InvalidType
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
-from dovetail.model import WorkerInfo, new_id
+from dovetail.model import Verdict, WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, load_member
 from dovetail.worker.budget import Budget
 from dovetail.worker.intake import Intake
@@ -29,7 +29,7 @@ from dovetail.worker.lines import Lines
 from dovetail.worker.listener import Listener
 from dovetail.worker.logs import logger
 from dovetail.worker.pulse import Pulse, PulseThread
-from dovetail.worker.roster import Reason, Roster
+from dovetail.worker.roster import Attend, Reason, Roster, Tenure
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
@@ -227,6 +227,8 @@ class Crew:
         lines = Lines(self._clock, worker.labels())
         runner = Runner(docket, self._clock, self._threads, lines, worker.name, worker.fallback_task)
         attend = runner.run if budget is None else budget.around(runner.run)
+        if isinstance(self._clock, VirtualClock):
+            attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
         self.settler.settled = self.roster.settled
@@ -360,6 +362,16 @@ class Crew:
         logger.info("Starting worker %r with the following tasks:", self._worker.name)
         for name, function in self._docket.tasks.items():
             logger.info("* %s(%s)", name, _parameters(Task.of(function)))
+
+
+def _accompanied(attend: Attend, clock: VirtualClock) -> Attend:
+    """Let a clock that is moved know of the bodies that run."""
+
+    async def accompany(tenure: Tenure) -> Verdict | None:
+        with clock.body(tenure.claim.key):
+            return await attend(tenure)
+
+    return accompany
 
 
 def _parameters(task: Task) -> str:
