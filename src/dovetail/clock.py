@@ -364,7 +364,7 @@ class VirtualClock:
         bodies = ", ".join(sorted(repr(body.name) for body in self._bodies.values())) or "none"
         return (
             f"at {self.now()} there was no end of work in {RESTLESS:g} s of real time (running bodies: {bodies}): a"
-            " task that schedules itself for now, as Perpetual() without `every` does, leaves the time no chance to move"
+            " task that schedules itself for now, as Perpetual() without `every` does, leaves time no chance to move"
         )
 
     async def _await_a_move(self, awake: list[Body]) -> None:
