@@ -8,6 +8,7 @@ from dovetail.testing.assertions import (
     assert_task_not_scheduled,
     assert_task_scheduled,
 )
+from dovetail.testing.draining import drain
 
 __all__ = [
     "VirtualClock",
@@ -16,4 +17,5 @@ __all__ = [
     "assert_task_count",
     "assert_task_not_scheduled",
     "assert_task_scheduled",
+    "drain",
 ]
