@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Generator, Sequence, Sized
+from collections.abc import Collection, Coroutine, Generator, Sequence, Sized
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
@@ -68,8 +68,8 @@ class Clock(Protocol):
     ) -> None:
         """Between two rounds of routine: until the event is set, `at_most` is up, or `duration` has passed.
 
-        A clock that is moved stops where `at_most` ends, but not for the routine: it wakes the sleeper when it next
-        stops. Those who rest `first` are woken before all others: they renew leases."""
+        A clock that is moved stops where `at_most` ends, but for routine only once: after that it wakes the sleeper
+        when it next stops. Those who rest `first` are woken before all others: they renew leases."""
         ...
 
     def work_began(self) -> None:
@@ -272,7 +272,9 @@ class VirtualClock:
             raise ValueError(f"the clock stands at {self.now()} and cannot go back to {when}")
         with self._moving():
             await self._come_to_rest()
-            while (stop := self._next_stop()) is not None and stop <= target:
+            # Once on the way the time stops for routine too: it may be what sets things going that come at their times.
+            routine = {each.number for each in self._sleepers.values() if each.kind is Kind.REST}
+            while (stop := self._next_stop(routine)) is not None and stop <= target:
                 await self._go_to(stop)
             await self._go_to(target)
 
@@ -303,9 +305,9 @@ class VirtualClock:
         finally:
             self._is_moving = False
 
-    def _next_stop(self) -> int | None:
-        stops = [each.until for each in self._sleepers.values() if each.kind is Kind.STOP and not each.woken.done()]
-        return min(stops, default=None)
+    def _next_stop(self, routine: Collection[int] = ()) -> int | None:
+        sleepers = [each for each in self._sleepers.values() if each.kind is Kind.STOP or each.number in routine]
+        return min((each.until for each in sleepers if not each.woken.done()), default=None)
 
     async def _go_to(self, moment: int) -> None:
         """Go to a stop. Whoever renews leases does it before anyone looks for leases that have lapsed."""
@@ -395,8 +397,8 @@ class Kind(Enum):
     """Whether the time stops for a sleeper."""
 
     STOP = auto()
-    REST = auto()  # it does not: the sleeper is woken at the next stop
-    FIRST = auto()  # nor for this one, which is woken before the others
+    REST = auto()  # it does once, and then wakes the sleeper at the next stop
+    FIRST = auto()  # it does not, but this one is woken before the others at any stop
 
 
 class Sleeper(NamedTuple):
