@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Any
 
 from dovetail import checks
 from dovetail.clock import VirtualClock, from_microseconds
@@ -43,7 +42,7 @@ async def drain(
             "drain(future=True) moves the clock: give the docket a VirtualClock, Docket(clock=VirtualClock())"
         )
     drainage = Drainage(docket, raise_errors=raise_errors, at_most=at_most)
-    async with docket.engine.watch(Topic(EventKind.STATE)) as events, _running(worker or _worker_of(docket)):
+    async with docket.engine.watch(Topic(EventKind.STATE)) as events, background_worker(worker or worker_of(docket)):
         await drainage.run(events, future=future)
     return drainage.attempts
 
@@ -155,17 +154,23 @@ async def _at_hand(events: AsyncIterator[Event]) -> Event | None:
         return None
 
 
-def _worker_of(docket: Docket) -> Worker:
-    return Worker(docket, name="drain", redelivery_timeout=LEASE, schedule_automatic_tasks=False)
+def worker_of(docket: Docket, *, automatic: bool = False) -> Worker:
+    """A worker for a test."""
+    return Worker(docket, name="tests", redelivery_timeout=LEASE, schedule_automatic_tasks=automatic)
 
 
 @asynccontextmanager
-async def _running(worker: Worker) -> AsyncGenerator[None]:
-    """A worker in the background. What it still runs at the end is handed back."""
-    running: asyncio.Task[Any] = asyncio.create_task(worker.run_forever(), name="dovetail drain worker")
+async def background_worker(worker: Worker) -> AsyncGenerator[Worker]:
+    """A worker that runs meanwhile. What it still runs at the end is handed back."""
+    running = asyncio.create_task(worker.run_forever(), name="dovetail background worker")
     try:
-        yield
+        yield worker
     finally:
+        # Twice: on a clock that stands still, the grace that is given to running bodies would never end. One that has
+        # not begun hears of no stop, and is cancelled.
         worker.stop()
         worker.stop()
-        await running
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
