@@ -1,6 +1,7 @@
 """The leak check."""
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
@@ -117,3 +118,20 @@ async def test_an_error_inside_goes_before(still: Docket) -> None:
     with pytest.raises(LookupError):
         async with leak_check(still):
             raise LookupError
+
+
+class Ending(threading.Thread):
+    """A thread that ends once somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.awaited = threading.Event()
+        super().__init__(target=self.awaited.wait, name="dovetail-pulse")
+
+    def join(self, timeout: float | None = None) -> None:
+        self.awaited.set()
+        super().join(timeout)
+
+
+async def test_a_thread_that_is_about_to_end_is_waited_for() -> None:
+    async with leak_check():
+        Ending().start()

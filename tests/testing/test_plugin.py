@@ -182,3 +182,17 @@ def test_without_pytest_asyncio_only_what_is_not_async_can_be_used(pytester: pyt
     pytester.makeini("[pytest]")
     test = "def test(dovetail_clock, dovetail_url): assert dovetail_url.startswith('memory://')"
     run(pytester, test, "-p", "no:asyncio").assert_outcomes(passed=1)
+
+
+def test_two_plugins_that_run_coroutines_are_told_apart(pytester: pytest.Pytester) -> None:
+    test = """
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+def test(anyio_backend, dovetail_docket):
+    ...
+"""
+    result = run(pytester, test)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*anyio runs this test and pytest-asyncio the fixtures*"])

@@ -40,6 +40,10 @@ def dovetail_url() -> str:
 @_fixture
 async def _dovetail_strays(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """Once the docket is closed: no thread and no asyncio task is left, if the test asked for the leak check."""
+    if _asyncio is not None and "anyio_backend" in request.fixturenames:
+        pytest.fail(
+            "anyio runs this test and pytest-asyncio the fixtures, each on a loop of its own: use -p no:asyncio"
+        )
     if "dovetail_leak_check" not in request.fixturenames:
         yield
         return

@@ -22,6 +22,7 @@ A_CENTURY = timedelta(days=36525)
 """Longer than any record is kept."""
 PASSING = ("run", "start", "opening", "share", "worker")
 """What goes by itself in time; on a clock that cannot be moved it is left alone."""
+OF_A_STORE = ("dovetail-writer", "dovetail-reader", "dovetail-doorbell")
 ENDING = 5.0
 """Seconds that a thread which was told to end may take."""
 
@@ -96,8 +97,8 @@ def _lasting(threads: set[threading.Thread]) -> list[threading.Thread]:
     deadline = time.monotonic() + ENDING
     ours = [each for each in threads if each.name.startswith("dovetail-")]
     for thread in ours:
-        # One that serves an open store does not end by itself: it is not waited for.
-        if thread.name.startswith("dovetail-task"):
+        # Those of a store have ended when it is closed, and do not end before: they are not waited for.
+        if not thread.name.startswith(OF_A_STORE):
             thread.join(max(deadline - time.monotonic(), 0))
     return [each for each in ours if each.is_alive()]
 
