@@ -17,3 +17,8 @@ class HastyClock(VirtualClock):
         self.naps.append(duration)
         self.jump(duration)
         await asyncio.sleep(0)
+
+    async def rest(
+        self, event: asyncio.Event | None, duration: timedelta, at_most: timedelta | None = None, *, first: bool = False
+    ) -> None:
+        await self._first_of(event, [self.sleep(duration if at_most is None else min(duration, at_most))])

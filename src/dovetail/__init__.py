@@ -1,55 +1,124 @@
-"""Dovetail runs Python functions in the background, on the database you already have."""
+"""Dovetail runs Python functions in the background, on the database you already have.
 
-from importlib.metadata import version
+The names are loaded when they are first used, so that what needs few of them starts soon: the command line, and the
+plugin that every run of pytest loads.
+"""
 
-from dovetail.agenda import Agenda
-from dovetail.annotations import Logged
-from dovetail.behaviors import (
-    Behavior,
-    ConcurrencyLimit,
-    Cooldown,
-    Cron,
-    Debounce,
-    ExponentialRetry,
-    Perpetual,
-    Progress,
-    RateLimit,
-    Retry,
-    Timeout,
-)
-from dovetail.docket import Docket, DocketSnapshot
-from dovetail.errors import (
-    DovetailError,
-    EngineFull,
-    EngineUnavailable,
-    ExecutionCancelled,
-    ExecutionFailed,
-    OutcomeUnknown,
-    PayloadError,
-    ResultExpired,
-    UnknownTask,
-    UsageError,
-)
-from dovetail.execution import Disposition, Execution, ExecutionState
-from dovetail.injection import (
-    CallArgument,
-    CurrentDocket,
-    CurrentExecution,
-    CurrentWorker,
-    CycleError,
-    Dependency,
-    Depends,
-    Provided,
-    Shared,
-    TaskArgument,
-    TaskKey,
-    TaskLogger,
-)
-from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
-from dovetail.tasks import TaskCall
-from dovetail.worker import Worker
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__version__ = version("dovetail-tasks")
+if TYPE_CHECKING:
+    from dovetail.agenda import Agenda
+    from dovetail.annotations import Logged
+    from dovetail.behaviors import (
+        Behavior,
+        ConcurrencyLimit,
+        Cooldown,
+        Cron,
+        Debounce,
+        ExponentialRetry,
+        Perpetual,
+        Progress,
+        RateLimit,
+        Retry,
+        Timeout,
+    )
+    from dovetail.docket import Docket, DocketSnapshot
+    from dovetail.errors import (
+        DovetailError,
+        EngineFull,
+        EngineUnavailable,
+        ExecutionCancelled,
+        ExecutionFailed,
+        OutcomeUnknown,
+        PayloadError,
+        ResultExpired,
+        UnknownTask,
+        UsageError,
+    )
+    from dovetail.execution import Disposition, Execution, ExecutionState
+    from dovetail.injection import (
+        CallArgument,
+        CurrentDocket,
+        CurrentExecution,
+        CurrentWorker,
+        CycleError,
+        Dependency,
+        Depends,
+        Provided,
+        Shared,
+        TaskArgument,
+        TaskKey,
+        TaskLogger,
+    )
+    from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
+    from dovetail.tasks import TaskCall
+    from dovetail.worker import Worker
+
+    __version__: str
+
+_NAMES = {
+    "dovetail.agenda": ("Agenda",),
+    "dovetail.annotations": ("Logged",),
+    "dovetail.behaviors": (
+        "Behavior",
+        "ConcurrencyLimit",
+        "Cooldown",
+        "Cron",
+        "Debounce",
+        "ExponentialRetry",
+        "Perpetual",
+        "Progress",
+        "RateLimit",
+        "Retry",
+        "Timeout",
+    ),
+    "dovetail.docket": (
+        "Docket",
+        "DocketSnapshot",
+    ),
+    "dovetail.errors": (
+        "DovetailError",
+        "EngineFull",
+        "EngineUnavailable",
+        "ExecutionCancelled",
+        "ExecutionFailed",
+        "OutcomeUnknown",
+        "PayloadError",
+        "ResultExpired",
+        "UnknownTask",
+        "UsageError",
+    ),
+    "dovetail.execution": (
+        "Disposition",
+        "Execution",
+        "ExecutionState",
+    ),
+    "dovetail.injection": (
+        "CallArgument",
+        "CurrentDocket",
+        "CurrentExecution",
+        "CurrentWorker",
+        "CycleError",
+        "Dependency",
+        "Depends",
+        "Provided",
+        "Shared",
+        "TaskArgument",
+        "TaskKey",
+        "TaskLogger",
+    ),
+    "dovetail.strikelist": (
+        "Operator",
+        "Strike",
+        "StrikeList",
+        "StrikePreview",
+    ),
+    "dovetail.tasks": ("TaskCall",),
+    "dovetail.worker": ("Worker",),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Agenda",
@@ -100,3 +169,31 @@ __all__ = [
     "Worker",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value = import_module("importlib.metadata").version("dovetail-tasks")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        return _module(name)
+    globals()[name] = value
+    return value
+
+
+def _module(name: str) -> ModuleType:
+    """A module of ours that nobody has imported yet."""
+    missing = f"module {__name__!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        raise AttributeError(missing)
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        raise AttributeError(missing) from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

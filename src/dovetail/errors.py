@@ -164,7 +164,7 @@ class ExecutionCancelled(DovetailError):
     code = "execution_cancelled"
 
 
-class ResultExpired(DovetailError):
-    """The run is over, and its record is no longer kept."""
+class ResultExpired(DovetailError, TimeoutError):
+    """The run is over, and its record is no longer kept: there is nothing to wait for."""
 
     code = "result_expired"

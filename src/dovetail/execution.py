@@ -236,6 +236,8 @@ class Execution(Generic[R]):
         try:
             async with asyncio.timeout(seconds):
                 run = await self._wait_for_end()
+        except ResultExpired:
+            raise
         except TimeoutError:
             raise TimeoutError(f"Timeout waiting for execution {self._key!r}") from None
         return self._outcome(run)

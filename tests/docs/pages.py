@@ -18,7 +18,7 @@ class Block:
 
     `python`                 a whole program
     `python fragment`        a part of one, which has to compile
-    `python file=tasks.py`   a file that lies beside the programs further down the page
+    `python file=tasks.py`   a file that lies beside the programs further down the page; `test_*.py` is run by pytest
     `python worker`          a program that runs beside a worker of the tasks in tasks.py
     `text output`            what the program above prints
     """

@@ -6,14 +6,14 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dovetail
-from dovetail import codec, errors
+from dovetail import codec, errors, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
 from tests.docs.pages import BLOCKS, ROOT
@@ -23,6 +23,7 @@ API = REFERENCE / "api.md"
 WHOLE = ("Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Behavior")
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
+HOMES = (dovetail, codec, testing)
 KINDS = {"posonlyargs": 0, "args": 1, "vararg": 2, "kwonlyargs": 3, "kwarg": 4}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,13 +32,13 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 def described() -> dict[str, ast.ClassDef | Definition]:
     """What the page defines in its stubs, by name."""
     stubs = [statement for block in BLOCKS[API] if block.is_python for statement in ast.parse(block.body).body]
-    return {each.name: each for each in stubs if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+    return {each.name: each for each in stubs if isinstance(each, ast.ClassDef | Definition)}
 
 
 def functions() -> Iterator[tuple[str, Definition, Any]]:
     """Every function and method of the page, beside the real one."""
     for name, stub in described().items():
-        real = getattr(dovetail, name, None) or getattr(codec, name)
+        real = next(getattr(home, name) for home in HOMES if hasattr(home, name))
         if not isinstance(stub, ast.ClassDef):
             yield name, stub, real
             continue
@@ -51,7 +52,8 @@ FUNCTIONS = list(functions())
 
 def test_every_public_name_is_described() -> None:
     text = API.read_text(encoding="utf-8")
-    assert [name for name in dovetail.__all__ if not re.search(rf"\b{name}\b", text)] == []
+    names = [*dovetail.__all__, *testing.__all__]
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -85,6 +87,8 @@ def test_a_signature_is_the_real_one(stub: Definition, real: Any) -> None:
 def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
     """Name, kind and default of each parameter."""
     arguments = stub.args
+    for argument in arguments.posonlyargs:
+        yield argument.arg, KINDS["posonlyargs"], None
     defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
     for argument, default in zip(arguments.args, defaults, strict=True):
         yield argument.arg, KINDS["args"], value_of(default)
@@ -96,8 +100,11 @@ def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
         yield arguments.kwarg.arg, KINDS["kwarg"], None
 
 
+GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK}
+
+
 def value_of(default: ast.expr | None) -> Any:
-    return default and eval(ast.unparse(default), {"timedelta": timedelta, "SYSTEM_CLOCK": SYSTEM_CLOCK})
+    return default and eval(ast.unparse(default), GIVEN)
 
 
 def test_every_setting_is_described() -> None:

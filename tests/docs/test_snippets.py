@@ -49,7 +49,7 @@ def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path
     program.write_text(block.body, encoding="utf-8")
     with beside_a_worker(folder) if "worker" in block.words else no_worker():
         ran = subprocess.run(
-            [sys.executable, program.name],
+            command(program),
             cwd=folder,
             env=environment(),
             capture_output=True,
@@ -60,6 +60,13 @@ def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path
     said = output_of(block)
     if said is not None:
         assert ran.stdout == said, ran.stderr
+
+
+def command(program: Path) -> list[str]:
+    """How a program is run: a file of tests by pytest."""
+    if program.name.startswith("test_"):
+        return [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", program.name]
+    return [sys.executable, program.name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

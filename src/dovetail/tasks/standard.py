@@ -15,7 +15,8 @@ _Logger = logging.LoggerAdapter[logging.Logger]
 
 async def trace(message: str, logger: _Logger = TaskLogger(), execution: Execution[None] = CurrentExecution()) -> None:
     """Log a message."""
-    logger.info("%s (%r, %s after it was due)", message, execution.key, datetime.now(UTC) - execution.when)
+    late = datetime.now(UTC) - execution.when
+    logger.info("%s: %r on the docket %r, %s after it was due", message, execution.key, execution.docket.name, late)
 
 
 async def fail(message: str, execution: Execution[None] = CurrentExecution(), retry: Retry = Retry(attempts=2)) -> None:

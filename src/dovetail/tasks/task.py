@@ -23,6 +23,7 @@ from dovetail.tasks.conflicts import declared, refuse_conflicts
 TaskFunction = Callable[..., Any]
 
 REMEMBERED = 5000
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _known: dict[TaskFunction, Task] = {}
 
 
@@ -32,7 +33,7 @@ class Task:
 
     function: TaskFunction
     signature: inspect.Signature
-    names: tuple[str, ...]  # of the parameters, in their order
+    names: tuple[str, ...]  # of the parameters that positional arguments fall to
     types: CallTypes
     bind: Binding
     is_async: bool
@@ -86,7 +87,7 @@ def _read(function: TaskFunction) -> Task:
     return Task(
         function=function,
         signature=signature,
-        names=tuple(signature.parameters),
+        names=tuple(each.name for each in signature.parameters.values() if each.kind in POSITIONAL),
         types=CallTypes.of(function),
         bind=Binding(signature),
         is_async=_is_async(function),

@@ -90,16 +90,15 @@ class Intake:
 
     async def _reason_to_look(self, wait: timedelta | None) -> None:
         longest = FINISH_POLL if self._until_finished else FALLBACK_POLL * random.uniform(0.8, 1.2)
-        at_most = longest if wait is None else min(wait, longest)
         if self._until_finished and not self._roster.is_idle.is_set():
             # What runs here may be the last: its end is a reason to look as well.
             waiting = [asyncio.ensure_future(each.wait()) for each in (self._hint, self._roster.is_idle)]
-            sleeping = asyncio.ensure_future(self._clock.sleep(at_most))
+            sleeping = asyncio.ensure_future(self._clock.rest(None, longest, wait))
             await asyncio.wait([*waiting, sleeping], return_when=asyncio.FIRST_COMPLETED)
             for each in (*waiting, sleeping):
                 each.cancel()
             return
-        await self._clock.wait(self._hint, at_most)
+        await self._clock.rest(self._hint, longest, wait)
 
     async def _is_finished(self) -> bool:
         """Whether nothing is left on the docket, here or elsewhere."""

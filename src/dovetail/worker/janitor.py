@@ -25,7 +25,7 @@ class Janitor:
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(INTERVAL * random.uniform(0.75, 1.25))
+            await self._clock.rest(None, INTERVAL * random.uniform(0.75, 1.25))
             try:
                 while (await self._engine.sweep(silent_for=self._silent_for())).more:
                     await self._clock.sleep(BREATHER)

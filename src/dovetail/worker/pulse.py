@@ -60,7 +60,7 @@ class Pulse:
                     pause = min(self._interval(), self._lease / 3)
                 else:
                     pause = min(self._interval(), self._lease / 20)
-                await self._clock.wait(stopping, pause)
+                await self._clock.rest(stopping, pause, first=True)
             with suppress(DovetailError):
                 await self._engine.heartbeat(self._say_goodbye(), [], lease=self._lease)
 

@@ -44,7 +44,7 @@ class Seeder:
     async def run(self) -> None:
         """Look after them from time to time. The first look is the worker's own, before it claims anything."""
         while True:
-            await self._clock.sleep(INTERVAL)
+            await self._clock.rest(None, INTERVAL)
             while not await self.seed():
                 await self._clock.sleep(RETRY)
 

@@ -15,13 +15,13 @@ from typing import Any, Self
 from uncalled_for import SharedContext
 
 from dovetail import checks
-from dovetail.clock import SystemClock, from_microseconds
+from dovetail.clock import SystemClock, VirtualClock, from_microseconds
 from dovetail.docket import Docket
 from dovetail.errors import EngineUnavailable, InvalidType, OutcomeUnknown
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
-from dovetail.model import WorkerInfo, new_id
+from dovetail.model import Verdict, WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
@@ -32,7 +32,7 @@ from dovetail.worker.listener import Listener
 from dovetail.worker.logs import logger
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.reporter import Reporter
-from dovetail.worker.roster import Reason, Roster
+from dovetail.worker.roster import Attend, Reason, Roster, Tenure
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
@@ -240,6 +240,8 @@ class Crew:
         )  # fmt: skip
         runner.is_stopping = lambda: self._stop_requests > 0
         attend = runner.run if budget is None else budget.around(runner.run)
+        if isinstance(self._clock, VirtualClock):
+            attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
         self.settler.settled = self.roster.settled
@@ -404,3 +406,13 @@ class Crew:
         logger.info("Starting worker %r with the following tasks:", self._worker.name)
         for name, function in self._docket.tasks.items():
             logger.info("* %s(%s)", name, compact_signature(Task.of(function).signature))
+
+
+def _accompanied(attend: Attend, clock: VirtualClock) -> Attend:
+    """Let a clock that is moved know of the bodies that run."""
+
+    async def accompany(tenure: Tenure) -> Verdict | None:
+        with clock.body(tenure.claim.key):
+            return await attend(tenure)
+
+    return accompany

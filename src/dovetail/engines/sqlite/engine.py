@@ -69,7 +69,7 @@ class SqliteEngine:
                 f"SQLite {sqlite3.sqlite_version} is too old; Dovetail needs 3.35 or later, which any Python 3.11"
                 " build of the last years has"
             )
-        self._store = await asyncio.to_thread(STORES.acquire, self._location, self._durability, self._lane)
+        self._store = await self._in_thread(partial(STORES.acquire, self._location, self._durability, self._lane))
         self._docket, mark = await self._store.write(partial(_docket_of, name=self._name), 0, self._clock)
         self._clock.advance_to(mark)
         return self
@@ -77,7 +77,7 @@ class SqliteEngine:
     async def __aexit__(self, *_: object) -> None:
         store, self._store = self._store, None
         if store is not None:
-            await asyncio.to_thread(STORES.release, store)
+            await self._in_thread(partial(STORES.release, store))
 
     def twin(self) -> SqliteEngine:
         return SqliteEngine(
@@ -144,7 +144,7 @@ class SqliteEngine:
         store = self._opened()
         heard: asyncio.Queue[Event] = asyncio.Queue()
         watcher = Watcher(self._docket, frozenset(topics), asyncio.get_running_loop(), heard.put_nowait)
-        registering = asyncio.ensure_future(asyncio.to_thread(store.watch, watcher))
+        registering = asyncio.ensure_future(self._in_thread(partial(store.watch, watcher)))
         try:
             await asyncio.shield(registering)
             yield Events(heard)
@@ -168,6 +168,13 @@ class SqliteEngine:
 
     async def _read(self, work: Callable[[Session], T]) -> T:
         return await self._opened().read(work, self._docket, self._clock)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        self._clock.work_began()
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._clock.work_ended()
 
     def _opened(self) -> Store:
         store = self._store

@@ -206,6 +206,7 @@ class Store:
         """Do something in a write transaction, and return once it is durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        clock.work_began()
         self._requests.put(Request(work, docket, clock, grows, loop, future))
         return await future
 
@@ -214,6 +215,7 @@ class Store:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         queue = self._requests if self._reader is None else self._reads
+        clock.work_began()
         queue.put(Request(work, docket, clock, False, loop, future))
         return await future
 
@@ -226,6 +228,7 @@ class Store:
                 session = Session(db, request.docket, request.clock.microseconds(), frozenset())
                 self._perform_read(db, session, request)
             _deliver([request])
+            request.clock.work_ended()
 
     def _perform_read(self, db: sqlite3.Connection, session: Session, request: Request[Any]) -> None:
         try:
@@ -253,6 +256,9 @@ class Store:
             if batch:
                 with self._writing:
                     self._write(batch)
+                # Not before the hints are on their way: a clock that is moved waits for what they set going.
+                for done in batch:
+                    done.clock.work_ended()
 
     def _write(self, batch: list[Request[Any]]) -> None:
         able = self._refuse_growth(batch) if any(request.grows for request in batch) else batch
