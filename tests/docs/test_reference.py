@@ -20,7 +20,10 @@ from tests.docs.pages import BLOCKS, ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
 API = REFERENCE / "api.md"
-WHOLE = ("Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Behavior")
+WHOLE = (
+    "Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Cron", "ConcurrencyLimit",
+    "RateLimit", "Cooldown", "Debounce", "Progress", "Agenda", "Behavior",
+)  # fmt: skip
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
 HOMES = (dovetail, codec, testing)
