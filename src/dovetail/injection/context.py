@@ -36,43 +36,46 @@ class Dependency(uncalled_for.Dependency[T]):
     execution: ClassVar[ContextVar[Execution[Any]]] = current_execution
 
 
-class _ContextValue(Provider[T]):
+class ContextValue(Provider[T]):
     """A value that is read off the run at hand."""
 
     def __init__(self, name: str, read: Callable[[], T]) -> None:
         self._name = name
         self._read = read
 
-    async def __aenter__(self) -> T:
+    def read(self) -> T:
         try:
             return self._read()
         except LookupError:
             raise UsageError(f"{self._name} has a value only while a worker runs a task") from None
 
+    async def __aenter__(self) -> T:
+        return self.read()
+
 
 def CurrentDocket() -> Docket:
     """The docket the running task was scheduled on."""
-    return cast("Docket", _ContextValue("CurrentDocket()", current_docket.get))
+    return cast("Docket", ContextValue("CurrentDocket()", current_docket.get))
 
 
 def CurrentWorker() -> Worker:
     """The worker that runs the task."""
-    return cast("Worker", _ContextValue("CurrentWorker()", current_worker.get))
+    return cast("Worker", ContextValue("CurrentWorker()", current_worker.get))
 
 
 def CurrentExecution() -> Execution[Any]:
     """The execution at hand: its key, attempt, arguments and times."""
-    return cast("Execution[Any]", _ContextValue("CurrentExecution()", current_execution.get))
+    return cast("Execution[Any]", ContextValue("CurrentExecution()", current_execution.get))
 
 
 def TaskKey() -> str:
     """The key of the running task."""
-    return cast(str, _ContextValue("TaskKey()", lambda: current_execution.get().key))
+    return cast(str, ContextValue("TaskKey()", lambda: current_execution.get().key))
 
 
 def TaskLogger() -> logging.LoggerAdapter[logging.Logger]:
     """A logger for this task that names the run in every record."""
-    return cast("logging.LoggerAdapter[logging.Logger]", _ContextValue("TaskLogger()", _logger))
+    return cast("logging.LoggerAdapter[logging.Logger]", ContextValue("TaskLogger()", _logger))
 
 
 def _logger() -> logging.LoggerAdapter[logging.Logger]:

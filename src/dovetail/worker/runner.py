@@ -132,7 +132,7 @@ class Runner:
         if not (task.has_dependencies or task.enters):
             args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
             return await self._run_body(tenure, task, args, kwargs, hooks)
-        setting = Setting(stage.resolver)
+        setting = Setting(stage.resolver, stage.quick)
         try:
             if task.enters:
                 await hooks.enter(setting.stack)

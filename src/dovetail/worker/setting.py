@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import Any
 
 from uncalled_for import FailedDependency, resolved_dependencies
 
+from dovetail.injection.quick import MISSING, Quick, settled
 from dovetail.tasks import TaskFunction
 from dovetail.worker.logs import logger
 
@@ -15,8 +17,9 @@ from dovetail.worker.logs import logger
 class Setting:
     """Set up once, torn down once. What goes wrong in tearing down never undoes what the body did."""
 
-    def __init__(self, function: TaskFunction) -> None:
+    def __init__(self, function: TaskFunction, quick: Mapping[str, Quick] | None = None) -> None:
         self._function = function
+        self._quick = quick
         self._resolved: Any = None
 
     @cached_property
@@ -26,15 +29,30 @@ class Setting:
 
     async def up(self, given: dict[str, Any]) -> dict[str, Any]:
         """The values of the dependencies. What is given is not resolved; all failures are raised together."""
+        if self._quick is not None:
+            wanted = [(name, each) for name, each in self._quick.items() if name not in given]
+            if not any(each.is_shared and each.take() is MISSING for _, each in wanted):
+                return await self._take(wanted)
         self._resolved = resolved_dependencies(self._function, given)
         values = await self._resolved.__aenter__()
-        failed = [value for value in values.values() if isinstance(value, FailedDependency)]
-        if failed:
-            names = ", ".join(each.parameter for each in failed)
-            raise ExceptionGroup(
-                f"Failed to resolve dependencies for parameter(s): {names}", [each.error for each in failed]
-            )
+        _raise_together([each for each in values.values() if isinstance(each, FailedDependency)])
         return {name: value for name, value in values.items() if name not in given}
+
+    async def _take(self, wanted: list[tuple[str, Quick]]) -> dict[str, Any]:
+        """The same, for dependencies that depend on nothing."""
+        values: dict[str, Any] = {}
+        taken: dict[Hashable, Any] = {}
+        failed: list[FailedDependency] = []
+        for name, each in wanted:
+            try:
+                if each.identity not in taken:
+                    raw = each.take()
+                    taken[each.identity] = await settled(raw, lambda: self.stack) if each.is_factory else raw
+                values[name] = taken[each.identity]
+            except Exception as error:
+                failed.append(FailedDependency(name, error))
+        _raise_together(failed)
+        return values
 
     async def down(self, error: BaseException | None) -> None:
         for manager in (self._resolved, self.__dict__.get("stack")):
@@ -48,3 +66,11 @@ class Setting:
                         "a dependency of %r failed in its teardown; the outcome of the body stands",
                         self._function.__name__, exc_info=failed,
                     )  # fmt: skip
+
+
+def _raise_together(failed: list[FailedDependency]) -> None:
+    if failed:
+        names = ", ".join(each.parameter for each in failed)
+        raise ExceptionGroup(
+            f"Failed to resolve dependencies for parameter(s): {names}", [each.error for each in failed]
+        )

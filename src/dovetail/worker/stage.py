@@ -8,8 +8,9 @@ from functools import wraps
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from dovetail.behaviors import Arguments, Attempt
+from dovetail.behaviors import Arguments, Attempt, Behavior
 from dovetail.errors import ConflictingBehaviors
+from dovetail.injection.quick import quick_dependencies
 from dovetail.model import Due, NewRun
 from dovetail.tasks import REMEMBERED, Task, TaskFunction
 from dovetail.tasks.conflicts import declared, refuse_conflicts
@@ -34,6 +35,7 @@ class Stage:
             combined, function=function, signature=self._own.signature, types=self._own.types,
             names=self._own.names, bind=self._own.bind, is_async=self._own.is_async,
         )  # fmt: skip
+        self.quick = quick_dependencies(self.resolver, but=lambda each: isinstance(each, Behavior))
         self.report = report
 
     def arguments(self, attempt: Attempt) -> Arguments:
