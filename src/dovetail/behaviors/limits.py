@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from inspect import Parameter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from dovetail import checks
 from dovetail.behaviors.base import Arguments, Attempt, Behavior
@@ -83,8 +83,13 @@ def _written(value: Any, argument: str, task: str) -> str:
             " lies in memory and not what it is; limit by an argument that can be told apart, or give its class a"
             " __repr__"
         )
-    text = repr(value)
+    text = _ordered(cast("Set[Any]", value)) if isinstance(value, set | frozenset) else repr(value)
     return text if len(text) <= LONGEST_VALUE else hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
+def _ordered(members: Set[Any]) -> str:
+    """A set's repr shows its members in an order that differs from process to process."""
+    return f"set({', '.join(sorted(map(repr, members)))})"
 
 
 def _fitting(key: str) -> str:

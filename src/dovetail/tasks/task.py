@@ -66,7 +66,8 @@ class Task:
         except TypeError:
             return dict(kwargs)
         bound.apply_defaults()
-        return {
+        # Those that only **kwargs takes are arguments under their own names too.
+        return {**kwargs} | {
             name: value
             for name, value in bound.arguments.items()
             if name in kwargs or not (isinstance(value, Dependency) or value is Provided)
