@@ -24,6 +24,8 @@ class Shared(Behavior):
     """
 
     kind: ClassVar[str]
+    shows_value: ClassVar[bool] = True
+    """Whether the key shows a value as it is, or only its hash."""
 
     def __init__(self, argument: str | None, scope: str | None) -> None:
         self.argument = None if argument is None else checks.text(argument, "argument_name")
@@ -55,7 +57,11 @@ class Shared(Behavior):
             raise InvalidArgument(
                 f"{type(self).__name__} of the task {task!r} needs the argument {self.argument!r}; given were: {given}"
             )
-        return _fitting(f"{owner}:{self.argument}={_written(arguments[self.argument], self.argument, task)}")
+        return _fitting(f"{owner}:{self.argument}={self._value(arguments[self.argument], task)}")
+
+    def _value(self, value: Any, task: str) -> str:
+        text = _written(value, self.argument or "", task)
+        return text if self.shows_value and len(text) <= LONGEST_VALUE else _hashed(text)
 
     def bind(self, attempt: Attempt) -> Self:
         bound = copy.copy(self)
@@ -83,8 +89,7 @@ def _written(value: Any, argument: str, task: str) -> str:
             " lies in memory and not what it is; limit by an argument that can be told apart, or give its class a"
             " __repr__"
         )
-    text = _ordered(cast("Set[Any]", value)) if isinstance(value, set | frozenset) else repr(value)
-    return text if len(text) <= LONGEST_VALUE else hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+    return _ordered(cast("Set[Any]", value)) if isinstance(value, set | frozenset) else repr(value)
 
 
 def _ordered(members: Set[Any]) -> str:
@@ -96,4 +101,8 @@ def _fitting(key: str) -> str:
     """A key that every store can keep."""
     if len(key) <= checks.LONGEST_TEXT:
         return key
-    return f"{key.partition(':')[0]}:{hashlib.sha256(key.encode(errors='backslashreplace')).hexdigest()}"
+    return f"{key.partition(':')[0]}:{_hashed(key)}"
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
