@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dovetail import Docket, Worker
+from dovetail.clock import from_microseconds
 from dovetail.model import Claim, Finished, Run, RunQuery, Settle, State, Verdict
 from dovetail.worker.lines import Lines
 from dovetail.worker.roster import Reason, Tenure
@@ -60,6 +61,17 @@ class ByHand:
         assert verdict is not None
         assert await self.docket.engine.finish([verdict]) == [Finished.DONE]
         return await run_of(self.docket, id=verdict.claim.id)
+
+    async def step_through(self) -> list[Run]:
+        """One step after the other, until nothing is due."""
+        done: list[Run] = []
+        while self._is_due(await self.docket.find_all(RunQuery(states=(State.SCHEDULED, State.QUEUED)))):
+            done.append(await self.step())
+        return done
+
+    def _is_due(self, runs: list[Run]) -> bool:
+        now = from_microseconds(self.docket.clock.microseconds())
+        return any(run.due <= now for run in runs)
 
 
 async def run_of(docket: Docket, *, key: str | None = None, id: str | None = None) -> Run:

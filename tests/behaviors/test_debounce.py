@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from dovetail import ConcurrencyLimit, Cron, Debounce, Docket, Perpetual, Retry, UsageError, Worker
-from dovetail.clock import VirtualClock, from_microseconds
+from dovetail.clock import VirtualClock
 from dovetail.model import State
 from dovetail.worker.seeder import Seeder
 from tests.by_hand import ByHand, finish, run_of
@@ -38,9 +38,7 @@ async def per_account(account: Annotated[Any, Debounce(SETTLE)], what: str = "")
 async def run_all(by_hand: ByHand) -> list[Any]:
     """Run everything that is due; what the bodies saw."""
     seen.clear()
-    for execution in (await by_hand.docket.snapshot()).future:
-        if execution.when <= from_microseconds(by_hand.docket.clock.microseconds()):
-            await by_hand.step()
+    await by_hand.step_through()
     return list(seen)
 
 
