@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from dovetail.behaviors import Attempt, Behavior
-from dovetail.tasks import Task
+from dovetail.tasks import Task, positional_names
 
 
 class Hooks:
@@ -62,7 +62,7 @@ class Hooks:
         """The arguments of the call, each behavior's parameter with the behavior as it is in this attempt."""
         if not self.by_parameter:
             return args, kwargs
-        positional = list(task.signature.parameters)[: len(args)]
+        positional = positional_names(task.signature, len(args))
         taken = tuple(self.by_parameter.get(name, value) for name, value in zip(positional, args, strict=False))
         named = {name: each for name, each in self.by_parameter.items() if name not in positional and name not in extra}
         return (*taken, *args[len(positional) :]), {**kwargs, **named}
@@ -70,4 +70,4 @@ class Hooks:
 
 def _given(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What the caller passed, by parameter."""
-    return {**dict(zip(task.signature.parameters, args, strict=False)), **kwargs} if args else kwargs
+    return {**dict(zip(positional_names(task.signature, len(args)), args, strict=False)), **kwargs} if args else kwargs

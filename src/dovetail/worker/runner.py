@@ -19,7 +19,7 @@ from dovetail.execution import Execution
 from dovetail.failures import failure_of
 from dovetail.injection import current_execution, resolved
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
-from dovetail.tasks import Task, TaskFunction
+from dovetail.tasks import Task, TaskFunction, positional_names
 from dovetail.worker.hooks import Hooks
 from dovetail.worker.lines import Lines
 from dovetail.worker.logs import logger
@@ -273,7 +273,7 @@ def _still_asked(task: Task, args: tuple[Any, ...], values: dict[str, Any], extr
     """Values for parameters of the body that no positional argument has taken."""
     if not (args or extra):
         return values
-    taken = {*list(task.signature.parameters)[: len(args)], *extra}
+    taken = {*positional_names(task.signature, len(args)), *extra}
     return {name: value for name, value in values.items() if name not in taken}
 
 
