@@ -9,6 +9,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 from dovetail.behaviors import Arguments, Attempt
+from dovetail.errors import ConflictingBehaviors
 from dovetail.model import Due, NewRun
 from dovetail.tasks import REMEMBERED, Task, TaskFunction
 from dovetail.worker.reporter import Report
@@ -24,7 +25,11 @@ class Stage:
         self._docket = docket
         self._own = Task.of(function)
         self.resolver = _with_parameters(function, self._own, added) if added else function
-        combined = Task.of(self.resolver)
+        try:
+            combined = Task.of(self.resolver)
+        except ConflictingBehaviors as error:
+            adds = ", ".join(f"{name} ({type(each).__name__})" for name, each in added.items())
+            raise ConflictingBehaviors(f"{error}, and the worker adds {adds}") from None
         # Parameters that are the worker's own: the body does not receive them.
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
