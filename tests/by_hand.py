@@ -15,6 +15,7 @@ from dovetail import Docket, Worker
 from dovetail.clock import from_microseconds
 from dovetail.model import Claim, Finished, Run, RunQuery, Settle, State, Verdict
 from dovetail.worker.lines import Lines
+from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.runner import Runner
 
@@ -29,7 +30,8 @@ class ByHand:
     def __init__(self, docket: Docket, threads: Executor, fallback: Any = None) -> None:
         self.docket = docket
         lines = Lines(docket.clock, docket.labels())
-        self.runner = Runner(docket, docket.clock, threads, lines, "by hand", fallback)
+        self.reporter = Reporter(docket.engine, docket.clock)
+        self.runner = Runner(docket, docket.clock, threads, lines, "by hand", fallback, reporter=self.reporter)
 
     async def claim(self) -> Claim:
         """The one run that is due."""

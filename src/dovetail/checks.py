@@ -28,6 +28,13 @@ def text(value: Any, name: str) -> str:
     return value
 
 
+def message(value: Any, name: str) -> str | None:
+    """The value, if it is text for people to read, or none; what no store can keep of it is shown escaped."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidType(f"{name} must be text, not {type(value).__name__} {value!r}")
+    return value.encode(errors="backslashreplace").decode() if value else None
+
+
 def moment(value: Any, name: str) -> datetime:
     """The value, if it is a datetime that knows its time zone."""
     if not isinstance(value, datetime):
