@@ -278,8 +278,8 @@ async def test_a_kind_that_may_be_there_once_is_refused_beside_the_tasks_own(doc
     await execution.sync()
     assert execution.state is ExecutionState.FAILED
     assert execution.error == (
-        "ConflictingBehaviors: task 'task': Only one Timeout dependency is allowed, and the worker adds limit_of_time"
-        " (Timeout)"
+        "ConflictingBehaviors: task 'task': Only one Timeout dependency is allowed; declared by limit_of_time"
+        " (Timeout), timeout (Timeout), and the worker adds limit_of_time"
     )
     assert await other.get_result() == "done"
     assert events == ["body"]

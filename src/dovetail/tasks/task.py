@@ -78,12 +78,14 @@ def _read(function: TaskFunction) -> Task:
     if not callable(function):
         raise InvalidType(f"a task must be a function, not {function!r}")
     name = getattr(function, "__name__", repr(function))
+    parameters: Mapping[str, Any] = {}
+    metadata: Mapping[str, list[Any]] = {}
     try:
         parameters = get_dependency_parameters(function)
         metadata = get_annotation_dependencies(function)
         validate_dependencies(function)
     except (TypeError, ValueError) as error:
-        raise ConflictingBehaviors(f"task {name!r}: {error}") from error
+        raise ConflictingBehaviors(f"task {name!r}: {error}{_singles(parameters, metadata)}") from error
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
     wrappers = tuple(
         each.on(name) for name, declared in metadata.items() for each in declared if isinstance(each, Behavior)
@@ -110,6 +112,13 @@ def _read(function: TaskFunction) -> Task:
         logged=Logged.of(function),
         enters=any(type(each).__aenter__ is not Behavior.__aenter__ for each in everything),
     )
+
+
+def _singles(parameters: Mapping[str, Any], metadata: Mapping[str, list[Any]]) -> str:
+    """Which parameters declare what may be there only once, for whoever has to look for them."""
+    declared = [*parameters.items(), *((name, each) for name, among in metadata.items() for each in among)]
+    shown = [f"{name} ({type(each).__name__})" for name, each in declared if each.single]
+    return f"; declared by {', '.join(sorted(shown))}" if shown else ""
 
 
 def _is_async(function: TaskFunction) -> bool:

@@ -28,8 +28,7 @@ class Stage:
         try:
             combined = Task.of(self.resolver)
         except ConflictingBehaviors as error:
-            adds = ", ".join(f"{name} ({type(each).__name__})" for name, each in added.items())
-            raise ConflictingBehaviors(f"{error}, and the worker adds {adds}") from None
+            raise ConflictingBehaviors(f"{error}, and the worker adds {', '.join(added)}") from None
         # Parameters that are the worker's own: the body does not receive them.
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
