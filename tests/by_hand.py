@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from dovetail import Docket, Worker
-from dovetail.model import Claim, Finished, Run, RunQuery, Verdict
+from dovetail.clock import from_microseconds
+from dovetail.model import Claim, Finished, Run, RunQuery, Settle, State, Verdict
 from dovetail.worker.lines import Lines
+from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.runner import Runner
 
@@ -27,13 +29,23 @@ class ByHand:
 
     def __init__(self, docket: Docket, threads: Executor, fallback: Any = None) -> None:
         self.docket = docket
-        self.runner = Runner(docket, docket.clock, threads, Lines(docket.clock, docket.labels()), fallback)
+        lines = Lines(docket.clock, docket.labels())
+        self.reporter = Reporter(docket.engine, docket.clock)
+        self.runner = Runner(docket, docket.clock, threads, lines, "by hand", fallback, reporter=self.reporter)
 
     async def claim(self) -> Claim:
         """The one run that is due."""
         claimed = await self.docket.engine.claim("by hand", 1, lease=LEASE)
         assert claimed.claims, "nothing is due"
         return claimed.claims[0]
+
+    async def claim_all(self, worker: str = "by hand") -> list[Claim]:
+        """Every run that may start now."""
+        return (await self.docket.engine.claim(worker, 100, lease=LEASE)).claims
+
+    async def settle(self, claim: Claim, state: State = State.COMPLETED) -> None:
+        """End a claim without having run it."""
+        assert await self.docket.engine.finish([Settle(claim, state)]) == [Finished.DONE]
 
     async def attempt(self, *, stop_for: Reason | None = None, once: asyncio.Event | None = None) -> Verdict | None:
         """Claim and run; the verdict is not written. The body is stopped for a reason, once an event has happened."""
@@ -51,6 +63,17 @@ class ByHand:
         assert verdict is not None
         assert await self.docket.engine.finish([verdict]) == [Finished.DONE]
         return await run_of(self.docket, id=verdict.claim.id)
+
+    async def step_through(self) -> list[Run]:
+        """One step after the other, until nothing is due."""
+        done: list[Run] = []
+        while self._is_due(await self.docket.find_all(RunQuery(states=(State.SCHEDULED, State.QUEUED)))):
+            done.append(await self.step())
+        return done
+
+    def _is_due(self, runs: list[Run]) -> bool:
+        now = from_microseconds(self.docket.clock.microseconds())
+        return any(run.due <= now for run in runs)
 
 
 async def run_of(docket: Docket, *, key: str | None = None, id: str | None = None) -> Run:

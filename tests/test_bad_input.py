@@ -13,7 +13,21 @@ from typing import Any
 
 import pytest
 
-from dovetail import Docket, Execution, ExponentialRetry, Perpetual, Retry, Timeout, UsageError, Worker
+from dovetail import (
+    ConcurrencyLimit,
+    Cooldown,
+    Cron,
+    Debounce,
+    Docket,
+    Execution,
+    ExponentialRetry,
+    Perpetual,
+    RateLimit,
+    Retry,
+    Timeout,
+    UsageError,
+    Worker,
+)
 from dovetail.clock import VirtualClock
 from dovetail.errors import (
     DovetailError,
@@ -420,6 +434,45 @@ WRONG_BEHAVIORS: list[Any] = [
     pytest.param("delay", lambda: Perpetual().after(-SECOND), id="next into the past"),
     pytest.param("when", lambda: Perpetual().at("soon"), id="next at a text"),  # type: ignore[arg-type]
     pytest.param("when", lambda: Perpetual().at(NAIVE), id="next at a naive time"),
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit(0), id="none at once"),
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit(max_concurrent=-1), id="less than none at once"),
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit("a", 1.5), id="a fraction at once"),  # type: ignore[arg-type]
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit("a", "2"), id="so many as text"),  # type: ignore[arg-type]
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit(True), id="so many as truth"),
+    pytest.param("max_concurrent", lambda: ConcurrencyLimit(2**31), id="too many at once"),
+    pytest.param("argument_name", lambda: ConcurrencyLimit(""), id="an argument without a name"),
+    pytest.param("argument_name", lambda: ConcurrencyLimit(b"a"), id="an argument in bytes"),  # type: ignore[arg-type]
+    pytest.param("scope", lambda: ConcurrencyLimit(1, scope=""), id="a scope without a name"),
+    pytest.param("scope", lambda: ConcurrencyLimit(1, scope=5), id="a scope as a number"),  # type: ignore[arg-type]
+    pytest.param("scope", lambda: ConcurrencyLimit(1, scope=SURROGATE), id="a scope that cannot be stored"),
+    pytest.param("scope", lambda: ConcurrencyLimit(1, scope=LONG), id="a scope that is too long"),
+    pytest.param("limit", lambda: RateLimit(0, per=SECOND), id="no starts"),
+    pytest.param("limit", lambda: RateLimit(-1, per=SECOND), id="less than no starts"),
+    pytest.param("limit", lambda: RateLimit("2", per=SECOND), id="starts as text"),  # type: ignore[arg-type]
+    pytest.param("limit", lambda: RateLimit(True, per=SECOND), id="starts as truth"),
+    pytest.param("per", lambda: RateLimit(1, per=timedelta()), id="a window of nothing"),
+    pytest.param("per", lambda: RateLimit(1, per=-SECOND), id="a window below zero"),
+    pytest.param("per", lambda: RateLimit(1, per=5), id="a window as a number"),  # type: ignore[arg-type]
+    pytest.param("scope", lambda: RateLimit(1, per=SECOND, scope=""), id="a rate's scope without a name"),
+    pytest.param("drop", lambda: RateLimit(1, per=SECOND, drop="no"), id="drop as text"),  # type: ignore[arg-type]
+    pytest.param("window", lambda: Cooldown(timedelta()), id="a cooldown of nothing"),
+    pytest.param("window", lambda: Cooldown(-SECOND), id="a cooldown below zero"),
+    pytest.param("window", lambda: Cooldown(5), id="a cooldown as a number"),  # type: ignore[arg-type]
+    pytest.param("scope", lambda: Cooldown(SECOND, scope=5), id="a cooldown's scope as a number"),  # type: ignore[arg-type]
+    pytest.param("settle", lambda: Debounce(timedelta()), id="nothing to settle in"),
+    pytest.param("settle", lambda: Debounce(-SECOND), id="less than nothing to settle in"),
+    pytest.param("settle", lambda: Debounce(5), id="a time to settle as a number"),  # type: ignore[arg-type]
+    pytest.param("scope", lambda: Debounce(SECOND, scope=""), id="a debounce's scope without a name"),
+    pytest.param("expression", lambda: Cron("every day"), id="no cron expression"),
+    pytest.param("expression", lambda: Cron("0 0 30 2 *"), id="a date that never comes"),
+    pytest.param("expression", lambda: Cron(5), id="an expression as a number"),  # type: ignore[arg-type]
+    pytest.param("tz", lambda: Cron("@daily", tz="Nowhere"), id="a zone that nobody knows"),
+    pytest.param("tz", lambda: Cron("@daily", tz=1), id="a zone as a number"),  # type: ignore[arg-type]
+    pytest.param("overlap", lambda: Cron("@daily", overlap="allow"), id="an overlap"),  # type: ignore[arg-type]
+    pytest.param("misfire", lambda: Cron("@daily", misfire="none"), id="a misfire"),  # type: ignore[arg-type]
+    pytest.param("delay", lambda: Cron("@daily").after(-SECOND), id="the next slot in the past"),
+    pytest.param("automatic", lambda: Perpetual(SECOND, "yes"), id="automatic as text"),  # type: ignore[arg-type]
+    pytest.param("automatic", lambda: Cron("@daily", "UTC"), id="a zone in another's place"),  # type: ignore[arg-type]
 ]
 
 
@@ -439,6 +492,8 @@ ENDLESS: dict[str, Callable[[Docket], Any]] = {
     ),
     "a perpetual's period": lambda docket: perpetual(Perpetual(every=timedelta.max)),
     "a timeout": lambda docket: timing(Timeout(timedelta.max)),
+    "a rate's window": lambda docket: limiting(RateLimit(1, per=timedelta.max)),
+    "a cooldown": lambda docket: limiting(Cooldown(timedelta.max)),
     "a retention": lambda docket: keeping(docket),
 }
 
@@ -460,6 +515,12 @@ def timing(timeout: Timeout) -> Any:
     async def quick(timeout: Timeout = timeout) -> None: ...
 
     return quick
+
+
+def limiting(limit: RateLimit | Cooldown) -> Any:
+    async def limited(limit: Any = limit) -> None: ...
+
+    return limited
 
 
 def keeping(docket: Docket) -> Any:

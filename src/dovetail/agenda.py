@@ -76,7 +76,10 @@ class Agenda:
         if jitter is not None:
             checks.duration(jitter, "jitter")
         begin = from_microseconds(docket.clock.microseconds()) if start is None else checks.moment(start, "start")
-        times = [_jittered(when, begin, jitter) for when in _spread(len(self._entries), begin, over)]
+        try:
+            times = [_jittered(when, begin, jitter) for when in _spread(len(self._entries), begin, over)]
+        except OverflowError:
+            raise InvalidArgument(f"over ({over}) and jitter ({jitter}) lead beyond the last date there is") from None
         if shuffle:
             random.shuffle(times)
         return await docket.add_many(_calls(docket, self._entries, times))

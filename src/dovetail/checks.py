@@ -12,6 +12,9 @@ from dovetail.errors import InvalidArgument, InvalidType
 LONGEST_TEXT = 1000
 """Characters that a key, a name or a label may have."""
 
+LONGEST_WINDOW = timedelta(days=36_500)
+"""How far a limit may look back."""
+
 
 def text(value: Any, name: str) -> str:
     """The value, if it is text that every store can keep."""
@@ -26,6 +29,13 @@ def text(value: Any, name: str) -> str:
     except UnicodeEncodeError:
         raise InvalidArgument(f"{name} {value!r} holds a lone surrogate, which cannot be stored as UTF-8") from None
     return value
+
+
+def message(value: Any, name: str) -> str | None:
+    """The value, if it is text for people to read, or none; what no store can keep of it is shown escaped."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidType(f"{name} must be text, not {type(value).__name__} {value!r}")
+    return value.encode(errors="backslashreplace").decode() if value else None
 
 
 def moment(value: Any, name: str) -> datetime:
@@ -45,6 +55,20 @@ def duration(value: Any, name: str, *, positive: bool = False) -> timedelta:
         raise InvalidType(f"{name} must be a timedelta, such as timedelta(seconds=5), not {value!r}")
     if value < timedelta() or (positive and not value):
         raise InvalidArgument(f"{name} must be {'more than zero' if positive else 'zero or more'}, not {value}")
+    return value
+
+
+def window(value: Any, name: str) -> timedelta:
+    """The value, if it is a timedelta that a store can count back by."""
+    if duration(value, name, positive=True) > LONGEST_WINDOW:
+        raise InvalidArgument(f"{name} must be at most {LONGEST_WINDOW.days} days, not {value}")
+    return value
+
+
+def truth(value: Any, name: str) -> bool:
+    """The value, if it is True or False: other things are mostly meant for another argument."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"{name} must be True or False, not {value!r}")
     return value
 
 

@@ -13,7 +13,7 @@ from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, Pa
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
-from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature
+from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -169,7 +169,7 @@ class Execution(Generic[R]):
     def call_repr(self) -> str:
         """The call as it may be logged: only arguments that are `Logged` show their value."""
         task = Task.of(self._function)
-        names = list(task.signature.parameters)
+        names = positional_names(task.signature, len(self._args))
         positional = [_shown(task, *each) for each in zip(names, self._args, strict=False)]
         named = [f"{name}={_shown(task, name, value)}" for name, value in self._kwargs.items()]
         return f"{self._function_name}({', '.join([*positional, *named])}){{{self._key}}}"
@@ -331,7 +331,12 @@ class Execution(Generic[R]):
 
 
 def _shown(task: Task, name: str, value: Any) -> str:
-    return task.logged[name].format(value) if name in task.logged else "..."
+    if name not in task.logged:
+        return "..."
+    try:
+        return task.logged[name].format(value)
+    except Exception as error:  # how a value shows itself is its own affair
+        return f"<{type(value).__name__}: no repr, {type(error).__name__}>"
 
 
 async def _next(events: AsyncIterator[Event], within: float | None) -> Event | None:

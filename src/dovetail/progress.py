@@ -53,7 +53,8 @@ class ExecutionProgress:
 
     async def set_message(self, message: str | None) -> None:
         """What is being done; None takes the last message away."""
-        await self._report(ProgressReport(self.key, message=message or None, clear_message=not message))
+        message = checks.message(message, "message")
+        await self._report(ProgressReport(self.key, message=message, clear_message=message is None))
 
     async def _report(self, report: ProgressReport) -> None:
         await self._docket.engine.report([report])

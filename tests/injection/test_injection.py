@@ -125,6 +125,15 @@ async def test_arguments_by_position_and_dependencies_go_together(run: Run):
     assert await run(task, 10, 20, third=30) == [10, 20, "plain", 30]
 
 
+async def test_arguments_beyond_the_parameters_take_no_dependency_away(run: Run):
+    async def task(*items: int, one: Any = Depends(lambda: 1), retry: Retry = Retry(attempts=2)) -> Any:
+        if retry.attempt == 1:
+            raise ValueError
+        return [list(items), one, retry.attempts]
+
+    assert await run(task, 1, 2, 3) == [[1, 2, 3], 1, 2]
+
+
 async def test_a_factory_may_have_dependencies_of_its_own(run: Run):
     async def outer(inner: str = Depends(asynchronous), other: str = Depends(managed)) -> str:
         return f"{inner} and {other}"

@@ -12,7 +12,7 @@ import pytest
 from dovetail import Behavior, Depends, Perpetual, Retry, Timeout, UsageError
 from dovetail.errors import ConflictingBehaviors, InvalidType
 from dovetail.model import NewRun
-from dovetail.tasks import Task, unregistered
+from dovetail.tasks import Task, positional_names, unregistered
 from dovetail.tasks import task as module
 
 
@@ -207,3 +207,31 @@ async def test_a_placeholder_has_the_name_of_the_task_it_stands_for():
     assert placeholder.__name__ == "gone"
     with pytest.raises(LookupError, match="'gone' is not registered"):
         await placeholder(1, a=2)
+
+
+# Arguments and parameters
+
+
+async def spread(a: int, /, b: int, *rest: int, c: int = 0, **others: int) -> None: ...
+async def keyed(a: int, b: int = 0, *, c: int = 0) -> None: ...
+async def nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "count", "names"),
+    [
+        (spread, 0, []),
+        (spread, 2, ["a", "b"]),
+        (spread, 4, ["a", "b", "rest", "rest"]),
+        (keyed, 1, ["a"]),
+        (keyed, 5, ["a", "b"]),
+        (nothing, 2, []),
+    ],
+)
+def test_each_positional_argument_goes_to_its_parameter(function: Any, count: int, names: list[str]):
+    assert positional_names(Task.of(function).signature, count) == names
+
+
+def test_arguments_that_only_the_rest_takes_have_their_own_names():
+    bound = Task.of(spread).bind((1, 2), {"x": 3})
+    assert {name: bound[name] for name in "abcx"} == {"a": 1, "b": 2, "c": 0, "x": 3}

@@ -78,7 +78,7 @@ async def test_what_limits_leave_goes_in_time(still: Docket) -> None:
 
 async def test_a_docket_that_was_not_closed_is_found(url: str) -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(AssertionError, match="left behind: .*the thread dovetail-writer; close every docket"):
+        with pytest.raises(AssertionError, match=r"left behind: .*the thread dovetail-writer; close every docket"):
             async with leak_check():
                 await stack.enter_async_context(Docket("tests", url))
 

@@ -20,7 +20,7 @@ class Cooldown(Limiting):
 
     def __init__(self, window: timedelta, *, scope: str | None = None) -> None:
         super().__init__(None, scope)
-        self.window = checks.duration(window, "window", positive=True)
+        self.window = checks.window(window, "window")
 
     def limit(self, key: str) -> Limit:
         return Limit(key, 1, self.window, drop=True)

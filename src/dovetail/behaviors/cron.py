@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -36,7 +37,7 @@ class Cron(Perpetual):
 
     Five fields, or six with seconds first; names, ranges, steps, `L`; or @hourly, @daily, @weekly and so on. When
     clocks go forward, a time that does not exist is run once, just after; when they go back, a time that comes twice
-    is run once, unless the hour is a wildcard.
+    is run once. With a wildcard for hours, minutes or seconds it is run as often as it comes.
 
     `overlap` says what becomes of a time that passes while a run is still at it: "queue" runs it right after, "skip"
     leaves it out. `misfire` says what becomes of times at which no worker was there: "once" makes one run of them
@@ -62,24 +63,44 @@ class Cron(Perpetual):
 
     def next_time(self, after: datetime | None = None) -> datetime:
         """The first time of the expression after this one; after now, if none is given."""
-        start = datetime.now(UTC) if after is None else checks.moment(after, "after")
+        start = datetime.now(UTC) if after is None else checks.moment(after, "after").astimezone(UTC)
         try:
-            return next(CronSim(self._fields, start.astimezone(self.tz)))
+            # Within an hour that comes twice, a wall clock may show a time that has been.
+            return next(each for each in self._times(start) if each.astimezone(UTC) > start)
         except (CronSimError, StopIteration) as error:
             why = str(error) or "no date ever matches it"
             raise InvalidArgument(f"the cron expression {self.expression!r} cannot be used: {why}") from None
+
+    def _times(self, start: datetime) -> Iterator[datetime]:
+        local = start.astimezone(self.tz)
+        if not self._is_fixed:
+            return CronSim(self._fields, local)
+        # A time of day is one on the wall: it is counted there, and each day has it once.
+        return (_real(each.replace(tzinfo=self.tz)) for each in CronSim(self._fields, local.replace(tzinfo=None)))
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the expression names times of day, and not every so many hours, minutes or seconds."""
+        return not any(field.startswith("*") for field in self._fields.split()[:-3])
 
     def seed(self, now: datetime) -> Due | None:
         return self.next_time(now) if self.automatic else None
 
     def next_due(self, attempt: Attempt, outcome: Outcome) -> Due:
-        slot = attempt.claim.due
-        if self.misfire == "all":
-            return self.next_time(slot)
-        now = from_microseconds(attempt.clock.microseconds())
-        since = now if self.overlap == "skip" else now - outcome.took
         # Never before the slot that this run was for: no slot runs twice, whatever the clocks say.
-        return self.next_time(max(since, slot))
+        slot = attempt.claim.due
+        now = from_microseconds(attempt.clock.microseconds())
+        began = max(now - outcome.took, slot)
+        following = self.next_time(slot if self.misfire == "all" else began)
+        overlapped = began < following <= now
+        return self.next_time(now) if overlapped and self.overlap == "skip" else following
+
+
+def _real(wall: datetime) -> datetime:
+    """The time on the wall, or, where clocks leap over it, the first minute after."""
+    while wall.astimezone(UTC).astimezone(wall.tzinfo).replace(fold=0) != wall:
+        wall += timedelta(minutes=1)
+    return wall
 
 
 def _zone(tz: tzinfo | str) -> tzinfo:

@@ -22,6 +22,7 @@ class Debounce(Shared):
 
     kind = "debounce"
     single = True
+    shows_value = False  # the key is the run's, and goes into every log line; an argument does not
 
     def __init__(self, settle: timedelta, *, scope: str | None = None) -> None:
         super().__init__(None, scope)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from inspect import Parameter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from dovetail import checks
 from dovetail.behaviors.base import Arguments, Attempt, Behavior
@@ -23,6 +23,8 @@ class Shared(Behavior):
     """
 
     kind: ClassVar[str]
+    shows_value: ClassVar[bool] = True
+    """Whether the key shows a value as it is, or only its hash."""
 
     def __init__(self, argument: str | None, scope: str | None) -> None:
         self.argument = None if argument is None else checks.text(argument, "argument_name")
@@ -54,7 +56,11 @@ class Shared(Behavior):
             raise InvalidArgument(
                 f"{type(self).__name__} of the task {task!r} needs the argument {self.argument!r}; given were: {given}"
             )
-        return _fitting(f"{owner}:{self.argument}={_written(arguments[self.argument], self.argument, task)}")
+        return _fitting(f"{owner}:{self.argument}={self._value(arguments[self.argument], task)}")
+
+    def _value(self, value: Any, task: str) -> str:
+        text = _written(value, self.argument or "", task)
+        return text if self.shows_value and len(text) <= LONGEST_VALUE else _hashed(text)
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
@@ -82,12 +88,20 @@ def _written(value: Any, argument: str, task: str) -> str:
             " lies in memory and not what it is; limit by an argument that can be told apart, or give its class a"
             " __repr__"
         )
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+    return _ordered(cast("Set[Any]", value)) if isinstance(value, set | frozenset) else repr(value)
+
+
+def _ordered(members: Set[Any]) -> str:
+    """A set's repr shows its members in an order that differs from process to process."""
+    return f"set({', '.join(sorted(map(repr, members)))})"
 
 
 def _fitting(key: str) -> str:
     """A key that every store can keep."""
     if len(key) <= checks.LONGEST_TEXT:
         return key
-    return f"{key.partition(':')[0]}:{hashlib.sha256(key.encode(errors='backslashreplace')).hexdigest()}"
+    return f"{key.partition(':')[0]}:{_hashed(key)}"
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()

@@ -24,7 +24,7 @@ class Perpetual(CompletionHandler["Perpetual"]):
 
     def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:
         self.every = checks.duration(every, "every")
-        self.automatic = automatic
+        self.automatic = checks.truth(automatic, "automatic")
         self.cancelled = False
         self._next: Due | None = None
         self._args: tuple[Any, ...] | None = None

@@ -36,8 +36,9 @@ class Progress(Behavior):
 
     async def set_total(self, total: int) -> None:
         """How many steps there are in all."""
-        self.total = checks.whole(total, "total", least=1)
+        checks.whole(total, "total", least=1)
         await self._running().report(total=total)
+        self.total = total
 
     async def increment(self, amount: int = 1) -> None:
         """So many steps further."""
@@ -47,8 +48,9 @@ class Progress(Behavior):
 
     async def set_message(self, message: str | None) -> None:
         """What is being done; None takes the last message away."""
-        self.message = message
+        message = checks.message(message, "message")
         await self._running().report(message=message or "")
+        self.message = message
 
     def _running(self) -> Attempt:
         assert self._attempt is not None, "Progress has its say only while a worker runs the task"  # noqa: S101

@@ -24,8 +24,8 @@ class RateLimit(Limiting):
     def __init__(self, limit: int, *, per: timedelta, drop: bool = False, scope: str | None = None) -> None:
         super().__init__(None, scope)
         self.starts = checks.whole(limit, "limit", least=1)
-        self.per = checks.duration(per, "per", positive=True)
-        self.drop = drop
+        self.per = checks.window(per, "per")
+        self.drop = checks.truth(drop, "drop")
 
     def limit(self, key: str) -> Limit:
         return Limit(key, self.starts, self.per, self.drop)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import uncalled_for
 from uncalled_for import SharedContext, get_annotation_dependencies, get_dependency_parameters
@@ -45,8 +45,9 @@ def quick_dependencies(function: Callable[..., Any], but: Callable[[Any], bool])
 
 
 def _quick(dependency: Any) -> Quick | None:
-    if type(dependency) is ContextValue:
-        return Quick(dependency.read, dependency)
+    if isinstance(dependency, ContextValue):
+        value = cast("ContextValue[Any]", dependency)
+        return Quick(value.read, value)
     if type(dependency) is _Shared:
         factory = dependency.factory
         return Quick(lambda: SharedContext.resolved.get().get(factory, MISSING), dependency, is_shared=True)

@@ -5,7 +5,7 @@ from typing import Any
 from dovetail.tasks.call import TaskCall
 from dovetail.tasks.collection import load_collection, load_member
 from dovetail.tasks.drafting import Drafter
-from dovetail.tasks.signature import compact_signature, get_signature
+from dovetail.tasks.signature import compact_signature, get_signature, positional_names
 from dovetail.tasks.task import REMEMBERED, Task, TaskFunction, unregistered
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "get_signature",
     "load_collection",
     "load_member",
+    "positional_names",
     "unregistered",
 ]
 

@@ -43,7 +43,9 @@ class Binding:
         except TypeError:
             return dict(kwargs)
         bound.apply_defaults()
-        return {name: value for name, value in bound.arguments.items() if name in kwargs or not _is_injected(value)}
+        # Those that only **kwargs takes are arguments under their own names too.
+        given = {name: value for name, value in bound.arguments.items() if name in kwargs or not _is_injected(value)}
+        return {**kwargs, **given}
 
 
 def _is_injected(value: Any) -> bool:

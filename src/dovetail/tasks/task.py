@@ -66,6 +66,8 @@ def _read(function: TaskFunction) -> Task:
     if not callable(function):
         raise InvalidType(f"a task must be a function, not {function!r}")
     name = getattr(function, "__name__", repr(function))
+    parameters: Mapping[str, Any] = {}
+    metadata: Mapping[str, list[Any]] = {}
     try:
         parameters = get_dependency_parameters(function)
         metadata = get_annotation_dependencies(function)

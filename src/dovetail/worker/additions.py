@@ -24,10 +24,12 @@ def named_dependencies(given: Dependencies | None) -> dict[str, Any]:
     """The dependencies of a worker by name. Those without one are numbered."""
     if given is None:
         return {}
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidType(f"dependencies must be dependencies by name, or a list of them, not {given!r}")
     if isinstance(given, Mapping):
-        named = dict(given)
+        named: dict[Any, Any] = dict(given)
         for name in named:
-            if not name.isidentifier() or name.startswith("__"):
+            if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
                 raise InvalidArgument(
                     f"dependencies: the name {name!r} cannot be used: names are identifiers, and those that begin with"
                     " two underscores are reserved"

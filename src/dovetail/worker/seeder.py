@@ -8,7 +8,7 @@ from datetime import timedelta
 from dovetail.clock import Clock, from_microseconds
 from dovetail.engine import Engine
 from dovetail.errors import DovetailError
-from dovetail.model import NewRun, Retention
+from dovetail.model import Conflict, NewRun, Retention
 from dovetail.tasks import Drafter, Task, TaskFunction
 from dovetail.worker.logs import logger
 
@@ -51,8 +51,10 @@ class Seeder:
     def seeds(self) -> list[NewRun]:
         """The first run of every task that is to run unasked and may."""
         now = from_microseconds(self._clock.microseconds())
+        retention = self._retention()
         return [
-            self._drafter.draft(task, name, (), {}, key=name, due=due, retention=self._retention())
+            # Whatever the behaviors plan, what is there is left in peace: to debounce a seed would put it off for ever.
+            self._drafter.draft(task, name, (), {}, key=name, due=due, retention=retention).but(conflict=Conflict.KEEP)
             for name, function in list(self._tasks.items())
             for task in [Task.of(function)]
             for behavior in task.all_behaviors
