@@ -178,10 +178,20 @@ def test_a_long_name_makes_a_key_that_can_be_stored():
     assert all(len(key) <= 1000 for key in keys)
 
 
-async def test_a_value_that_cannot_be_told_apart_is_refused(pickling: Docket):
-    with pytest.raises(InvalidType, match=r"'account' of the task 'per_account' is a object"):
-        await pickling.add(per_account)(object())
+class Anonymous:
+    """Its repr is where it lies in memory."""
+
+
+@pytest.mark.parametrize("value", [object(), [Anonymous()], {"deep": (Anonymous(),)}])
+async def test_a_value_that_cannot_be_told_apart_is_refused(pickling: Docket, value: Any):
+    with pytest.raises(InvalidType, match=r"'account' of the task 'per_account' is or holds an object whose repr"):
+        await pickling.add(per_account)(value)
     assert (await pickling.snapshot()).total_tasks == 0
+
+
+def test_a_number_that_is_given_twice_is_refused():
+    with pytest.raises(ValueError, match="given twice: 3 and 5"):
+        ConcurrencyLimit(3, max_concurrent=5)
 
 
 # Waiting

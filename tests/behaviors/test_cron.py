@@ -342,6 +342,22 @@ async def test_a_failed_run_is_followed_by_the_next_slot(still: Docket, by_hand:
     assert (await waiting(still, "report")).due == TUESDAY + 2 * HOUR
 
 
+async def test_a_retry_loses_none_of_the_slots_to_make_up_for(still: Docket, by_hand: ByHand, clock: VirtualClock):
+    async def report(
+        cron: Cron = Cron("* * * * *", misfire="all"), retry: Retry = Retry(attempts=2, delay=3 * MINUTE)
+    ) -> None:
+        if retry.attempt == 1:
+            raise ValueError
+
+    still.register(report)
+    await seeder_of(still).seed()
+    clock.jump(MINUTE)
+    await by_hand.step()
+    clock.jump(3 * MINUTE)
+    await by_hand.step()
+    assert (await waiting(still, "report")).due == TUESDAY + 2 * MINUTE
+
+
 async def test_a_run_that_is_tried_again_belongs_to_its_slot(still: Docket, by_hand: ByHand, clock: VirtualClock):
     async def report(cron: Cron = Cron("0 * * * *"), retry: Retry = Retry(attempts=2, delay=MINUTE)) -> None:
         if retry.attempt == 1:

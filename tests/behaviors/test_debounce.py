@@ -235,6 +235,12 @@ async def test_a_seed_that_comes_again_does_not_put_the_run_off(
 # Calls and declarations that do not fit
 
 
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(hours=1), -timedelta(hours=1)])
+async def test_a_call_for_a_time_settles_from_that_time_on(still: Docket, clock: VirtualClock, ahead: timedelta):
+    planned = await still.add(reindex, when=clock.now() + ahead)()
+    assert (await run_of(still, key=planned.key)).due == clock.now() + ahead + SETTLE
+
+
 async def test_a_call_without_the_argument_fails_when_it_runs(still: Docket, by_hand: ByHand):
     still.register(per_account)
     await still.add("per_account")(what="x")

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from dovetail import Behavior, Depends, Perpetual, Retry, Timeout, UsageError
+from dovetail import Behavior, ConcurrencyLimit, Depends, Perpetual, Retry, Timeout, UsageError
 from dovetail.errors import ConflictingBehaviors, InvalidType
 from dovetail.model import NewRun
 from dovetail.tasks import Task, positional_names, unregistered
@@ -235,3 +235,23 @@ def test_each_positional_argument_goes_to_its_parameter(function: Any, count: in
 def test_arguments_that_only_the_rest_takes_have_their_own_names():
     bound = Task.of(spread).bind((1, 2), {"x": 3})
     assert {name: bound[name] for name in "abcx"} == {"a": 1, "b": 2, "c": 0, "x": 3}
+
+
+def test_a_limit_is_not_lost_because_another_type_is_known_to_type_checkers_only():
+    async def task(a: "Annotated[int, ConcurrencyLimit(1)]", b: "OnlyForCheckers") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    with pytest.raises(ConflictingBehaviors, match=r"task 'task': its annotations cannot be read.*OnlyForCheckers"):
+        Task.of(task)
+
+
+def test_a_type_that_is_known_to_type_checkers_only_does_no_harm_where_nothing_is_declared():
+    async def task(a: OnlyForCheckers) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    assert Task.of(task).names == ("a",)
+
+
+def test_nothing_can_be_injected_into_a_parameter_that_is_positional_only():
+    async def task(retry: Retry = Retry(), /) -> None: ...
+
+    with pytest.raises(ConflictingBehaviors, match="task 'task': the parameter 'retry' is positional only"):
+        Task.of(task)

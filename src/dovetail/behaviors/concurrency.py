@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dovetail import checks
 from dovetail.behaviors.limits import Limiting
+from dovetail.errors import InvalidArgument
 from dovetail.model import Limit
 
 
@@ -24,6 +25,8 @@ class ConcurrencyLimit(Limiting):
         self, argument_name: str | int | None = None, max_concurrent: int = 1, scope: str | None = None
     ) -> None:
         if isinstance(argument_name, int):  # ConcurrencyLimit(3)
+            if max_concurrent != 1:
+                raise InvalidArgument(f"max_concurrent is given twice: {argument_name} and {max_concurrent}")
             argument_name, max_concurrent = None, argument_name
         super().__init__(argument_name, scope)
         self.max_concurrent = checks.whole(max_concurrent, "max_concurrent", least=1)

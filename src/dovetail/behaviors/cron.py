@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from dovetail import checks
-from dovetail.behaviors.base import Attempt, Outcome
+from dovetail.behaviors.base import Arguments, Attempt, Outcome
 from dovetail.behaviors.perpetual import Perpetual
 from dovetail.clock import from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType
-from dovetail.model import Due
+from dovetail.model import Due, NewRun
 
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -25,6 +25,9 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+
+SLOT = "dovetail-slot"
+"""The header that says which time of the expression a run is for."""
 
 Overlap = Literal["queue", "skip"]
 Misfire = Literal["once", "all"]
@@ -86,14 +89,25 @@ class Cron(Perpetual):
     def seed(self, now: datetime) -> Due | None:
         return self.next_time(now) if self.automatic else None
 
+    def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
+        """The run takes along which slot it is for: a retry moves its time."""
+        if not isinstance(draft.due, datetime):
+            return draft
+        return draft.but(headers={**draft.headers, SLOT: draft.due.isoformat()})
+
     def next_due(self, attempt: Attempt, outcome: Outcome) -> Due:
         # Never before the slot that this run was for: no slot runs twice, whatever the clocks say.
-        slot = attempt.claim.due
+        slot = _slot(attempt)
         now = from_microseconds(attempt.clock.microseconds())
         began = max(now - outcome.took, slot)
         following = self.next_time(slot if self.misfire == "all" else began)
         overlapped = began < following <= now
         return self.next_time(now) if overlapped and self.overlap == "skip" else following
+
+
+def _slot(attempt: Attempt) -> datetime:
+    told = attempt.claim.headers.get(SLOT)
+    return attempt.claim.due if told is None else datetime.fromisoformat(told)
 
 
 def _real(wall: datetime) -> datetime:

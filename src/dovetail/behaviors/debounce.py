@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from dovetail import checks
 from dovetail.behaviors.base import Arguments
@@ -32,5 +32,5 @@ class Debounce(Shared):
         unfit = self.argument is not None and self.argument not in arguments
         if unfit or draft.conflict is not Conflict.KEEP:
             return draft
-        due = draft.due if isinstance(draft.due, datetime) else self.settle
-        return draft.but(key=self.key_for(draft.task, arguments), due=due, conflict=Conflict.POSTPONE)
+        key = self.key_for(draft.task, arguments)
+        return draft.but(key=key, due=draft.due + self.settle, conflict=Conflict.POSTPONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Set
 from inspect import Parameter
 from typing import Any, ClassVar, Self, cast
@@ -12,6 +13,7 @@ from dovetail.behaviors.base import Arguments, Attempt, Behavior
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Limit, NewRun
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 LONGEST_VALUE = 100
 """Characters of a value that a key shows as they are; a longer value is shown by its hash."""
 
@@ -64,7 +66,7 @@ class Shared(Behavior):
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
-        bound._key = self.key_for(attempt.claim.task, attempt.arguments)
+        bound._key = self.key_for(attempt.claim.task, attempt.arguments if self.argument is not None else {})
         return bound
 
 
@@ -82,18 +84,22 @@ class Limiting(Shared):
 
 def _written(value: Any, argument: str, task: str) -> str:
     """A value as it tells itself apart from others."""
-    if type(value).__repr__ is object.__repr__:
+    text = _repr(value)
+    if _ADDRESS.search(text):
         raise InvalidType(
-            f"the argument {argument!r} of the task {task!r} is a {type(value).__name__}, whose repr() says where it"
-            " lies in memory and not what it is; limit by an argument that can be told apart, or give its class a"
-            " __repr__"
+            f"the argument {argument!r} of the task {task!r} is or holds an object whose repr() says where it lies in"
+            f" memory and not what it is ({type(value).__name__}); limit by an argument that can be told apart, or"
+            " give the class a __repr__"
         )
-    return _ordered(cast("Set[Any]", value)) if isinstance(value, set | frozenset) else repr(value)
+    return text
 
 
-def _ordered(members: Set[Any]) -> str:
-    """A set's repr shows its members in an order that differs from process to process."""
-    return f"set({', '.join(sorted(map(repr, members)))})"
+def _repr(value: object) -> str:
+    if isinstance(value, set | frozenset):
+        # A set's own repr shows its members in an order that differs from process to process.
+        members = cast("Set[Any]", value)
+        return f"set({', '.join(sorted(map(repr, members)))})"
+    return repr(value)
 
 
 def _fitting(key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from uncalled_for import (
     get_annotation_dependencies,
@@ -74,13 +74,14 @@ def _read(function: TaskFunction) -> Task:
         refuse_conflicts(declared(function))
     except (TypeError, ValueError) as error:
         raise ConflictingBehaviors(f"task {name!r}: {error}") from error
+    signature = get_signature(function)
+    _refuse_what_cannot_be_given(function, name, signature, parameters)
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
     wrappers = tuple(each.on(name) for name, among in metadata.items() for each in among if isinstance(each, Behavior))
     others = len(parameters) > len(behaviors) or any(
         not isinstance(each, Behavior) for among in metadata.values() for each in among
     )
     everything: tuple[Behavior, ...] = (*behaviors.values(), *wrappers)
-    signature = get_signature(function)
     for behavior in everything:
         try:
             behavior.check(signature.parameters)
@@ -100,6 +101,27 @@ def _read(function: TaskFunction) -> Task:
         logged=Logged.of(function),
         enters=any(type(each).__aenter__ is not Behavior.__aenter__ for each in everything),
     )
+
+
+def _refuse_what_cannot_be_given(
+    function: TaskFunction, name: str, signature: inspect.Signature, parameters: Mapping[str, Any]
+) -> None:
+    """Declarations that would be lost, or fail every run."""
+    for parameter in parameters:
+        if signature.parameters[parameter].kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ConflictingBehaviors(
+                f"task {name!r}: the parameter {parameter!r} is positional only, so that nothing can be injected there"
+            )
+    try:
+        get_type_hints(function, include_extras=True)
+    except NameError as error:
+        if any("Annotated" in str(each.annotation) for each in signature.parameters.values()):
+            raise ConflictingBehaviors(
+                f"task {name!r}: its annotations cannot be read, and what they declare would be lost: {error}. Import"
+                " at run time what they name, not only for type checkers"
+            ) from None
+    except Exception:  # it is no function with annotations: there is nothing to lose
+        return
 
 
 def _is_async(function: TaskFunction) -> bool:

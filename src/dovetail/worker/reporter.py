@@ -62,8 +62,16 @@ class Reporter:
         try:
             await self._engine.report(reports)
         except DovetailError as error:
-            # Progress is for people to look at: it is not worth failing a run for.
+            # Progress is for people to look at: it is not worth failing a run for. It is tried again with the next.
             logger.warning("the progress of %d runs could not be written: %s", len(reports), error)
+            for report in reports:
+                self._keep(report)
+
+    def _keep(self, report: ProgressReport) -> None:
+        run = _run(report)
+        if run in self._known:
+            since = self._pending.get(run)
+            self._pending[run] = report if since is None else _together(report, since)
 
 
 def _run(report: ProgressReport) -> str:
