@@ -112,7 +112,8 @@ class Runner:
         return self._judge(tenure, task, attempt, outcome, hooks, execution)
 
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
-        execution = Execution[Any](
+        # Not Execution[Any](...): to subscript a class costs as much as to make one.
+        execution: Execution[Any] = Execution(
             self._docket, task.function, args, kwargs, claim.key, claim.due, claim.attempt, claim.headers or None,
             claim.redelivered, claim.task, claim.epoch,
         )  # fmt: skip
