@@ -54,13 +54,32 @@ class Branch:
     # Scheduling
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
-        return await self._schedules.ask(runs) if runs else []
+        """All of it as one, unless it is large: then in parts, if none of it can be refused for an unknown parent."""
+        if len(runs) <= TOGETHER or any(run.after for run in runs):
+            return await self._schedules.ask(runs) if runs else []
+        parts = [await self._schedules.ask(runs[n : n + TOGETHER]) for n in range(0, len(runs), TOGETHER)]
+        return [placement for part in parts for placement in part]
 
     async def _schedule(self, groups: list[Sequence[NewRun]]) -> list[list[Placement] | BaseException]:
+        if all(_is_plain(run) for group in groups for run in group):
+            placed = await self._add([run for group in groups for run in group])
+            if placed is not None:
+                rest = iter(placed)
+                return [[next(rest) for _ in group] for group in groups]
         packed = packing.encode([[packing.draft(run) for run in group] for group in groups])
         blobs = [packing.call(run.task, run.headers, run.payload) for group in groups for run in group]
         reply = await self.run("schedule", lambda _: packed, blobs, confirmed_by=self._confirmed_by)
         return [_placements(answer) for answer in packing.decode(reply)]
+
+    async def _add(self, runs: list[NewRun]) -> list[Placement] | None:
+        """Place runs that nothing can stand in the way of; None if it turns out that something does."""
+        packed = packing.encode([packing.draft(run) for run in runs])
+        blobs = [packing.call(run.task, run.headers, run.payload) for run in runs]
+        reply = await self.run("add", lambda _: packed, blobs, confirmed_by=self._confirmed_by)
+        if reply is None:
+            return None
+        states = packing.decode(reply)
+        return [Placement(Placing.PLACED, run.id, _STATES[state]) for run, state in zip(runs, states, strict=True)]
 
     # Finishing
 
@@ -80,6 +99,10 @@ class Branch:
             packing.decode(await self.run("finish", lambda _: packed, blobs, confirmed_by=self._confirmed_by))
         )
         return [_finished([next(answers) for _ in group]) for group in groups]
+
+
+def _is_plain(run: NewRun) -> bool:
+    return run.key == run.id and run.group is None and not run.limits and not run.after
 
 
 def _placements(answer: list[Any]) -> list[Placement] | BaseException:

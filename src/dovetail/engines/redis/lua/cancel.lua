@@ -1,4 +1,4 @@
--- needs: telling order limits endings
+-- needs: journal telling order limits endings
 -- Takes keys and whether running runs are asked to stop. Returns 'cancelled', 'stopping', 'over' or 'unknown' for each.
 local keys, stops_running = request[1], request[2]
 

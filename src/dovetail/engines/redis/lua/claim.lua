@@ -1,4 +1,4 @@
--- needs: telling order limits endings
+-- needs: journal telling order limits endings
 -- Takes worker, want, queues (none: all), lease, whether no lease counts as lapsed, the request's id, and whether it is
 -- made again because its answer was lost; and the latest that the clock may show unless it leapt.
 -- Returns {wait, now, whether the clock leapt, claims}, packed; and the calls in the same order.

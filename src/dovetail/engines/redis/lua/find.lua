@@ -1,4 +1,4 @@
--- needs: order
+-- needs: journal order
 -- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), worker, parent, created after and before, due
 -- before, error text (false: any), whether only the newest of a key counts, newest first, limit, cursor or false.
 -- Returns {next cursor or false, whether that is the end, records packed}, then for each record the call, the result

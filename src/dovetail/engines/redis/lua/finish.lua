@@ -1,4 +1,4 @@
--- needs: telling order limits endings placing
+-- needs: journal telling order limits endings placing
 -- Takes verdicts, {id, epoch, kind, ...}:
 --   settle    {id, epoch, 's', state, whether there is a result, failure or false, successors}; the result and the
 --             calls of the successors as bytes

@@ -1,4 +1,4 @@
--- needs: telling
+-- needs: journal telling
 -- Takes worker (its id), whether it leaves, lease, and pairs of id and epoch; what it says of itself as bytes.
 -- Returns {ids whose claim is void, ids that were asked to stop, version of the holds, now}.
 local worker, leaving, lease, claims = unpack(request, 1, 4)

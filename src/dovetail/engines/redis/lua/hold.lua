@@ -1,4 +1,4 @@
--- needs: telling holding
+-- needs: journal telling holding
 -- Takes holds to lay, {identity, queue it pauses or false, until or 0, reason, owner, since or false}.
 -- A hold that is there already keeps its beginning.
 local is_changed = false

@@ -1,4 +1,4 @@
--- needs: telling holding
+-- needs: journal telling holding
 -- Takes pairs of the identity of a hold and the queue that it pauses, or false.
 local is_changed = false
 

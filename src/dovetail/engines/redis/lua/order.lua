@@ -1,14 +1,5 @@
 -- Where a run waits: ready, due, or for a limit; and its place among those that are ready.
 
-local function due_of(run) return tonumber(run.due) end
-
--- What a run sorts by among those of its priority: place, due time, id. The id begins at its 18th byte.
-local function rank(run)
-    local due = due_of(run)
-    if due < 0 then return struct.pack('>dBd', run.place or 0, 0, due + 1e17) .. run.id end
-    return struct.pack('>dBd', run.place or 0, 1, due) .. run.id
-end
-
 local function id_of(member) return member:sub(18) end
 
 local function negated_priority(run) return -(run.priority or 0) end

@@ -1,7 +1,6 @@
 -- Placing runs: who holds the key, what the newcomer does about it, and where it waits.
 
 local LINGER = 10000000 -- microseconds that a completed run's record stays once its key is used again
-local LATEST, EARLIEST = 253402300799999999, -62135596800000000 -- the ends of the calendar
 
 local last_number
 local newest = {} -- key -> id of the run that this script has placed last under it
@@ -13,16 +12,6 @@ local function next_number()
     end
     last_number = last_number + 1
     return last_number
-end
-
--- A moment is text; a delay is a number. Beyond 2^53 a number is not exact, so there the text is kept.
-local function moment(due)
-    if type(due) == 'string' then
-        local number = tonumber(due)
-        return math.abs(number) < EXACT and number or due
-    end
-    local number = math.min(math.max(now + due, EARLIEST), LATEST)
-    return math.abs(number) < EXACT and number or string.format('%.0f', number)
 end
 
 -- The run that is meant by an id or a key: the newest that is kept.

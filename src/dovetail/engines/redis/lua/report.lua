@@ -1,4 +1,4 @@
--- needs: telling order limits endings
+-- needs: journal telling order limits endings
 -- Takes the request's id and reports, {key, id or false, epoch or false, increment, total or false, message or false,
 -- whether to clear the message}. Returns for each whether it was noted.
 local asked, reports = request[1], request[2]

@@ -1,4 +1,4 @@
--- needs: telling order limits endings
+-- needs: journal telling order limits endings
 -- Takes pairs of an id and whether there are new arguments; these as bytes. Returns for each whether it goes again.
 
 -- The parents of a run that are kept, and of those one that fell, if any.

@@ -1,4 +1,4 @@
--- needs: telling order limits endings placing
+-- needs: journal telling order limits endings placing
 -- Takes groups of drafts; the call of each as bytes, in the same order.
 -- Returns for each group {placing, id, state, placing, id, state, ...}, or {false, run, reference} if a parent is unknown.
 local answers, blob = {}, BLOBS

@@ -1,4 +1,4 @@
--- needs: order
+-- needs: journal order
 -- Takes the number of the run before the first to look at. Returns {now, number of the last, whether it was the last,
 -- {queue, state, count, oldest due, ...}}, then, on the first call, the workers: what each says, and when it was seen.
 local EXAMINED = 1000

@@ -1,4 +1,4 @@
--- needs: telling holding order limits endings
+-- needs: journal telling holding order limits endings
 -- Takes for how long a worker may be silent, and how much to do at most.
 -- Returns {runs, workers, holds, repaired, whether there is more}.
 local silent_for, at_most = request[1], request[2]
