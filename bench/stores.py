@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tests.servers.redis import Server
 
 _serial = itertools.count()
 
@@ -40,7 +44,28 @@ class SqliteShelf:
                 shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
 
 
-SHELVES = {"sqlite": SqliteShelf}
+class RedisShelf:
+    """Servers of their own, without persistence, as the tests start them: `DOVETAIL_BENCH_REDIS` says which kind."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: list[Server] = []
+
+    def fresh(self) -> str:
+        from tests.servers.redis import Server  # only now: the other engines must not need the driver
+
+        folder = self._directory / f"redis-{next(_serial)}"
+        folder.mkdir()
+        server = Server(os.environ.get("DOVETAIL_BENCH_REDIS", "valkey"), folder)
+        self._servers.append(server.start())
+        return server.url
+
+    def clear(self) -> None:
+        for server in self._servers:
+            server.kill()
+
+
+SHELVES = {"redis": RedisShelf, "sqlite": SqliteShelf}
 
 
 @contextmanager

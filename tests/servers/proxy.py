@@ -76,10 +76,10 @@ class Proxy:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
-        self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._open.set()
+        while self._tasks:
+            self.cut()  # again: one may have been about to connect
+            await asyncio.wait(self._tasks, timeout=0.1)
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -93,15 +93,18 @@ class Lane:
                 may_be_done = may_be_done or (sent and remedy is Remedy.REPEAT)
                 if remedy in (Remedy.MOVE, Remedy.REPEAT):
                     self._forget_idle()
+                if remedy is Remedy.MOVE or isinstance(error, TimeoutError):
+                    self._distrusted()  # a connection that was cut is noticed by whoever listens; silence is not
                 is_first = may_be_done and pause == 0.005  # a wire that was cut while idle: no need to wait
                 if (remedy is Remedy.TELL and sent) or time.monotonic() > deadline:
-                    raise self._told(error, may_be_done=may_be_done) from error
+                    is_unknown = may_be_done and not (remedy is Remedy.TELL and sent)
+                    raise self._told(error, is_unknown=is_unknown) from error
                 if not is_first:
                     await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, 1.0)
 
-    def _told(self, error: BaseException, *, may_be_done: bool) -> BaseException:
-        if may_be_done and remedy_for(error) is not Remedy.TELL:
+    def _told(self, error: BaseException, *, is_unknown: bool) -> BaseException:
+        if is_unknown:
             return OutcomeUnknown(
                 f"{self._location.shown} was lost before it answered: it may have done what was asked, or not; asking"
                 f" again is safe ({error})"
@@ -169,7 +172,6 @@ class Lane:
             self._all.discard(wire)
             wire.abort()
         self._idle.clear()
-        self._distrusted()
 
 
 async def _load(wire: Wire, wanted: Script) -> None:

@@ -54,15 +54,36 @@ local function open_queues()
     return open
 end
 
+-- Entries are {negated priority, place, sign of the due time, due time, id}.
+local function sort_in_claim_order(entries)
+    table.sort(entries, function(a, b)
+        for n = 1, 4 do
+            if a[n] ~= b[n] then return a[n] < b[n] end
+        end
+        return is_before(a[5], b[5])
+    end)
+end
+
+local function entry(priority, member)
+    local place, sign, due = struct.unpack('>dBd', member)
+    return { priority, place, sign, due, id_of(member) }
+end
+
 -- The claims that this very request has made before.
 local function hand_over_again(open)
+    local found = {}
     for _, queue in ipairs(open) do
         local recent = call('ZREVRANGE', key('lease', queue), 0, RECENT - 1)
         fetch(recent)
         for _, id in ipairs(recent) do
             local run = run_of(id)
-            if run and run.request == asked then hand_over(run, (run.crashes or 0) > 0) end
+            if run and run.request == asked then found[#found + 1] = entry(negated_priority(run), rank(run)) end
         end
+    end
+    sort_in_claim_order(found)
+    for _, each in ipairs(found) do
+        local run = run_of(each[5])
+        hand_over(run, (run.crashes or 0) > 0)
     end
 end
 
@@ -129,19 +150,9 @@ local function first_ready(open, at_most)
     local found = {}
     for _, queue in ipairs(open) do
         local members = call('ZRANGE', key('ready', queue), 0, at_most - 1, 'WITHSCORES')
-        for n = 1, #members, 2 do
-            local place, sign, due = struct.unpack('>dBd', members[n])
-            found[#found + 1] = { tonumber(members[n + 1]), place, sign, due, id_of(members[n]) }
-        end
+        for n = 1, #members, 2 do found[#found + 1] = entry(tonumber(members[n + 1]), members[n]) end
     end
-    if #open > 1 then
-        table.sort(found, function(a, b)
-            for n = 1, 4 do
-                if a[n] ~= b[n] then return a[n] < b[n] end
-            end
-            return is_before(a[5], b[5])
-        end)
-    end
+    if #open > 1 then sort_in_claim_order(found) end
     local first_ids = {}
     for n = 1, math.min(at_most, #found) do first_ids[n] = found[n][5] end
     return first_ids

@@ -1,7 +1,7 @@
 -- needs: journal order
 -- Takes the number of the run before the first to look at. Returns {now, number of the last, whether it was the last,
 -- {queue, state, count, oldest due, ...}}, then, on the first call, the workers: what each says, and when it was seen.
-local EXAMINED = 1000
+local EXAMINED = 500
 local after = request[1]
 
 local found = call('ZRANGEBYSCORE', ALL, '(' .. string.format('%.0f', after), '+inf', 'LIMIT', 0, EXAMINED)
