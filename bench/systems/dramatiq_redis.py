@@ -47,7 +47,7 @@ def _register(broker: RedisBroker, note: Note) -> Any:
     def noop(number: int) -> None:
         note(number)
 
-    return dramatiq.actor(noop, broker=broker)
+    return dramatiq.actor(broker=broker)(noop)
 
 
 def _ignore(_: int) -> None:

@@ -7,6 +7,7 @@ happens per message but json, an asyncio task and a no-op: no leases, retries, r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any, Self
@@ -60,10 +61,8 @@ async def _work(url: str, concurrency: int, note: Note) -> None:
         note(*json.loads(payload))
 
     redis = Redis.from_url(url)
-    try:
+    with contextlib.suppress(ResponseError):  # another worker was first
         await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
-    except ResponseError:
-        pass  # another worker was first
     batch: list[Message] = []
     while True:
         batch = await _turn_over(redis, batch, concurrency)

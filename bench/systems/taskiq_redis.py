@@ -1,4 +1,4 @@
-"""taskiq on a Redis list, which is its fastest broker: a message is taken off before it is run, and a crash loses it."""
+"""taskiq on a Redis list, its fastest broker: a message is taken off before it is run, and a crash loses it."""
 
 from __future__ import annotations
 

@@ -17,3 +17,15 @@ def valkey() -> Iterator[servers.Server]:
 def redis_6_2() -> Iterator[servers.Server]:
     with servers.server("redis") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster() -> Iterator[servers.Cluster]:
+    with servers.cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def watched_by_sentinels() -> Iterator[servers.Watched]:
+    with servers.sentinels() as watched:
+        yield watched

@@ -27,9 +27,19 @@ async def way(valkey: Server) -> AsyncIterator[Proxy]:
 async def afar(valkey: Server, way: Proxy) -> AsyncIterator[RedisEngine]:
     """An engine behind the proxy, on a docket that is empty in the end."""
     docket = new_id()
-    async with on(valkey, docket), engine(f"redis://127.0.0.1:{way.port}", docket) as opened:
+    async with on(valkey, docket) as near, engine(f"redis://127.0.0.1:{way.port}", docket) as opened:
+        await load_scripts(near)
         yield opened
         way.restore()
+
+
+async def load_scripts(near: RedisEngine) -> None:
+    """So that the first reply to be lost is that of a script, and not that it is not known yet."""
+    await near.schedule([a_run("warm")])
+    claims = await take(near)
+    await near.report([ProgressReport("warm", increment=1)])
+    await near.cancel(["warm"])
+    await near.finish(completed(*claims))
 
 
 @pytest.fixture

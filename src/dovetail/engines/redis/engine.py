@@ -223,14 +223,18 @@ class RedisEngine:
 
     async def residue(self) -> dict[str, int]:
         """Keys that are left of the docket, by kind."""
-        pattern = "".join(f"\\{char}" if char in "*?[]^\\" else char for char in self._root) + "*"
-        kinds: Counter[str] = Counter()
+        return dict(Counter(key.decode()[len(self._root) :].partition(":")[0] for key in await self.keys()))
+
+    async def keys(self) -> set[bytes]:
+        """All keys of the docket."""
+        found: set[bytes] = set()
         cursor = b"0"
         while True:
-            cursor, keys = await self._branch().lane.command("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
-            kinds.update(key.decode()[len(self._root) :].partition(":")[0] for key in set(keys))
+            # Nothing in the root can be a pattern: it was encoded.
+            cursor, keys = await self._branch().lane.command("SCAN", cursor, "MATCH", f"{self._root}*", "COUNT", "1000")
+            found.update(keys)
             if cursor == b"0":
-                return dict(kinds)
+                return found
 
     # Time
 
