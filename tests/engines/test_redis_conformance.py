@@ -35,7 +35,7 @@ async def clear(url: str, docket: str, clock: VirtualClock) -> None:
     """A test may leave runs behind that are not over. The next shall not find them in memory."""
     async with RedisEngine(url, docket, clock=clock, durability="process") as engine:
         for key in await engine.keys():
-            await engine._branch().lane.command("DEL", key)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            await engine._branch().lane.command("DEL", key)  # pyright: ignore[reportPrivateUsage]
 
 
 class TestValkey(OnRedis):

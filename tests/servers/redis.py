@@ -93,7 +93,7 @@ class Server:
                     raise AssertionError(f"the server on port {self.port} did not start:\n{log}") from None
                 time.sleep(0.02)
 
-    def client(self, **options: Any) -> redis.Redis:
+    def client(self, **options: Any) -> Any:
         return redis.Redis(port=self.port, password=self.password, socket_timeout=PATIENCE, **options)
 
     def kill(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +37,22 @@ def a_run(key: str | None = None, **fields: Any) -> NewRun:
 
 async def take(opened: RedisEngine, want: int = 10, **fields: Any) -> list[Claim]:
     return (await opened.claim("worker", want, lease=fields.pop("lease", LEASE), **fields)).claims
+
+
+async def until(happened: Callable[[], Awaitable[bool]], patience: float = 20) -> None:
+    """Until something is so that nobody tells us of: time has passed on the server, for one."""
+    async with asyncio.timeout(patience):
+        while True:
+            if await happened():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def until_empty(opened: RedisEngine) -> None:
+    async def is_empty() -> bool:
+        return not await opened.residue()
+
+    await until(is_empty)
 
 
 def completed(*claims: Claim) -> list[Settle]:

@@ -113,10 +113,10 @@ class RedisEngine:
         if want <= 0:
             return Claimed([])
         wanted = min(want, MOST_CLAIMED)
-        asked, grace, expected = new_id(), self._is_in_grace(lease), self._expected_time()
-        duration = duration_to_microseconds(lease)
+        asked, expected, duration = new_id(), self._expected_time(), duration_to_microseconds(lease)
 
         def request(again: bool) -> bytes:
+            grace = self._is_in_grace(lease)  # only now: it may have taken another server to ask
             return packing.encode((worker, wanted, queues, duration, grace, asked, again, expected))
 
         head, calls = await self._branch().run("claim", request)

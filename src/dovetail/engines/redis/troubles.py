@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from redis import exceptions as driver
@@ -34,7 +35,12 @@ _BY_CLASS: list[tuple[type[Exception], Remedy]] = [
     (TimeoutError, Remedy.REPEAT),
     (EOFError, Remedy.REPEAT),
 ]
-_BY_WORD = {"BUSY": Remedy.WAIT, "MASTERDOWN": Remedy.MOVE, "UNKILLABLE": Remedy.WAIT}
+_BY_WORD = {
+    "BUSY": Remedy.WAIT, "LOADING": Remedy.WAIT, "TRYAGAIN": Remedy.WAIT, "CLUSTERDOWN": Remedy.WAIT,
+    "READONLY": Remedy.MOVE, "MASTERDOWN": Remedy.MOVE, "MOVED": Remedy.MOVE, "ASK": Remedy.MOVE,
+}  # fmt: skip
+_WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
+"""How Redis before 7 tells of an error that a command met within a script."""
 
 
 def remedy_for(error: BaseException) -> Remedy:
@@ -43,29 +49,36 @@ def remedy_for(error: BaseException) -> Remedy:
     for kind, remedy in _BY_CLASS:
         if isinstance(error, kind):
             return remedy
-    return _BY_WORD.get(str(error).partition(" ")[0], Remedy.TELL)
+    return _BY_WORD.get(_word(error), Remedy.TELL)
+
+
+def _word(error: BaseException) -> str:
+    """The word in capitals that an answer of the server begins with."""
+    text = str(error)
+    within = _WITHIN_SCRIPT.search(text)
+    return within[1] if within else text.partition(" ")[0]
 
 
 def told(error: BaseException, where: str) -> BaseException:
     """The driver's error in our words. Our own errors, and what is no error of the driver, stay as they are."""
     if isinstance(error, DovetailError) or not isinstance(error, driver.RedisError | OSError | EOFError):
         return error
-    text = str(error)
-    if isinstance(error, driver.OutOfMemoryError):
+    text, word = str(error), _word(error)
+    if isinstance(error, driver.OutOfMemoryError) or word == "OOM":
         return EngineFull(
             f"{where}: the server's memory is full (maxmemory); free some or raise the limit, running work can still"
             f" finish ({text})"
         )
-    if isinstance(error, driver.AuthenticationError) or text.startswith(("NOAUTH", "WRONGPASS")):
+    if isinstance(error, driver.AuthenticationError) or word in ("NOAUTH", "WRONGPASS"):
         return EngineUnavailable(
             f"{where} refuses the user name or password; correct them in the URL, as in redis://user:password@host"
             f" ({text})"
         )
-    if isinstance(error, driver.NoPermissionError):
+    if isinstance(error, driver.NoPermissionError) or word == "NOPERM":
         return EngineUnavailable(
             f"{where}: the user may not do this; allow it all commands on the keys and channels of the docket ({text})"
         )
-    if text.startswith("MISCONF"):
+    if word == "MISCONF":
         return EngineUnavailable(f"{where} cannot write to its disk, and so takes no writes; look there ({text})")
     if remedy_for(error) is not Remedy.TELL or isinstance(error, driver.ConnectionError | OSError | EOFError):
         return EngineUnavailable(f"{where} cannot be reached, or is not ready: {_short(error)}")
