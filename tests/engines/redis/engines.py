@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.redis import RedisEngine
+from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, NewRun, Retention, Settle, State, new_id
 from tests.servers.redis import Server
+
+T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)
 AT_ONCE = Retention.of(timedelta())
@@ -46,6 +49,15 @@ async def until(happened: Callable[[], Awaitable[bool]], patience: float = 20) -
             if await happened():
                 return
             await asyncio.sleep(0.01)
+
+
+async def until_known(ask: Callable[[], Awaitable[T]]) -> T:
+    """As one does who wants to be sure: again, until there is an answer."""
+    while True:
+        try:
+            return await ask()
+        except (EngineUnavailable, OutcomeUnknown):
+            continue
 
 
 async def until_empty(opened: RedisEngine) -> None:

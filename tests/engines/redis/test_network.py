@@ -12,7 +12,7 @@ from dovetail.engines.redis import RedisEngine, lane, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Cancelled, EventKind, Finished, Placing, ProgressReport, RunQuery, Topic, new_id
 from dovetail.testing.conformance.watching import hear
-from tests.engines.redis.engines import a_run, completed, engine, on, take
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until_known
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import Server
 
@@ -159,7 +159,7 @@ async def test_many_lost_replies_never_double_a_run(afar: RedisEngine, way: Prox
     disturbing = asyncio.create_task(disturb(), name="disturb")
     try:
         for run in runs:
-            await afar.schedule([run])
+            await until_known(lambda run=run: afar.schedule([run]))
     finally:
         disturbing.cancel()
         way.restore()

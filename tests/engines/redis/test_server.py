@@ -1,23 +1,20 @@
-"""What a server may do to us: die, forget scripts, run out of memory, be busy, become a replica (RD2, RD4, RD5, RD12-15)."""
+"""Servers that die, forget scripts, run out of memory, are busy, or become replicas (RD2, RD4, RD5, RD12 to RD15)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TypeVar
 
 import pytest
 
 from dovetail.engines.redis import RedisEngine
 from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, new_id
-from tests.engines.redis.engines import LEASE, a_run, completed, engine, on, take, until, until_empty
+from tests.engines.redis.engines import LEASE, a_run, completed, engine, on, take, until, until_empty, until_known
 from tests.servers import redis as servers
-
-T = TypeVar("T")
 
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
 
@@ -27,15 +24,6 @@ def mortal(kind: str) -> Iterator[servers.Server]:
     """A server for one test, which may do with it what it likes. Every write is on disk when it is answered."""
     with servers.server(kind, appendonly="yes", appendfsync="always") as server:
         yield server
-
-
-async def until_known(ask: Callable[[], Awaitable[T]]) -> T:
-    """As one does who wants to be sure: again, until there is an answer."""
-    while True:
-        try:
-            return await ask()
-        except (EngineUnavailable, OutcomeUnknown):
-            continue
 
 
 # Killed
@@ -64,7 +52,7 @@ async def test_what_was_accepted_survives_a_kill_of_the_server(mortal: servers.S
 async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal: servers.Server) -> None:
     accepted: list[str] = []
     over: list[str] = []
-    stopping = False
+    stopping = is_all_produced = False
 
     async def produce(opened: RedisEngine) -> None:
         while not stopping:
@@ -73,7 +61,7 @@ async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal:
             accepted.append(run.id)
 
     async def work(opened: RedisEngine) -> None:
-        while not stopping or len(over) < len(accepted):
+        while not is_all_produced or len(over) < len(accepted):
             claims = await until_known(lambda: take(opened, 10))
             await until_known(lambda claims=claims: opened.finish(completed(*claims)))
             over.extend(claim.id for claim in claims)
@@ -93,6 +81,7 @@ async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal:
             await asyncio.to_thread(mortal.start)
         stopping = True
         await producing
+        is_all_produced = True
         await working
         assert sorted(over) == sorted(accepted)
 

@@ -25,8 +25,9 @@ _ANSWERS = {answer.value: answer for answer in Finished}
 class Branch:
     """An engine in one event loop."""
 
-    def __init__(self, location: Location, root: str, clock: Clock, confirmed_by: int) -> None:
-        self.lane = Lane(location, root, distrusted=self._distrust)
+    def __init__(self, location: Location, root: str, clock: Clock, confirmed_by: int, *, is_visiting: bool) -> None:
+        # A loop that only visits may end without a word: it must not leave connections open.
+        self.lane = Lane(location, root, keeps=not is_visiting, distrusted=self._distrust)
         self.listener = Listener(root, self.lane.wire)
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._confirmed_by = confirmed_by

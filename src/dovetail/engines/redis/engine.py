@@ -271,7 +271,9 @@ class RedisEngine:
         if branch is None or branch.lane.pid != os.getpid():
             # A child made by fork has inherited connections that are its parent's.
             confirmed_by = self._location.replicas if self._durability == "replicated" else 0
-            branch = self._branches[loop] = Branch(self._location, self._root, self._clock, confirmed_by)
+            branch = self._branches[loop] = Branch(
+                self._location, self._root, self._clock, confirmed_by, is_visiting=self._is_open
+            )
         return branch
 
 

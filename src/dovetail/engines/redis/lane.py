@@ -37,7 +37,7 @@ Request = Callable[[bool], bytes]
 class Lane:
     """The wires of one event loop."""
 
-    def __init__(self, location: Location, root: str, *, distrusted: Callable[[], None]) -> None:
+    def __init__(self, location: Location, root: str, *, keeps: bool, distrusted: Callable[[], None]) -> None:
         self.pid = os.getpid()
         self.server: Server | None = None
         self.changed_at: float | None = None  # when another server was met than before
@@ -48,6 +48,7 @@ class Lane:
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
         self._room = asyncio.Semaphore(LINKS)
+        self._keeps = keeps  # whether connections are kept for the next call
         self._distrusted = distrusted
 
     async def open(self) -> None:
@@ -86,7 +87,7 @@ class Lane:
                     except BaseException as error:
                         self._put_back(wire, error)
                         raise
-                    self._idle.append(wire)
+                    self._put_back(wire)
                     return reply
             except (driver.RedisError, OSError, EOFError, EngineUnavailable) as error:
                 remedy = remedy_for(error)
@@ -144,7 +145,7 @@ class Lane:
             except BaseException as error:
                 self._put_back(wire, error)
                 raise
-            self._idle.append(wire)
+            self._put_back(wire)
             return reply
 
     # Connections
@@ -158,9 +159,10 @@ class Lane:
         self._all.add(wire)
         return wire
 
-    def _put_back(self, wire: Wire, error: BaseException) -> None:
-        """After an error the wire is of use only if the server has answered with it."""
-        if isinstance(error, driver.ResponseError | driver.OutOfMemoryError | OutcomeUnknown):
+    def _put_back(self, wire: Wire, error: BaseException | None = None) -> None:
+        """After an error a connection is of use only if the server has answered with it."""
+        is_sound = error is None or isinstance(error, driver.ResponseError | OutcomeUnknown)
+        if is_sound and self._keeps:
             self._idle.append(wire)
         else:
             self._all.discard(wire)
