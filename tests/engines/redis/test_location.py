@@ -138,7 +138,7 @@ async def test_a_database_that_does_not_exist(valkey: servers.Server) -> None:
 
 
 async def test_no_password_and_a_wrong_one() -> None:
-    with servers.server(password="secret") as server:  # noqa: S106
+    with servers.server(password="secret") as server:
         assert "password" in await refused(server.url)
         said = await refused(f"redis://:wrong-one@127.0.0.1:{server.port}")
         assert "password" in said
