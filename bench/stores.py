@@ -25,6 +25,10 @@ class Shelf(Protocol):
 
     def clear(self) -> None: ...
 
+    def commands(self) -> int | None:
+        """How many commands the store that was made last has carried out, if it counts them."""
+        ...
+
 
 class SqliteShelf:
     """Files in a directory, gone afterwards: the next measurement shall not share the disk with them."""
@@ -37,6 +41,9 @@ class SqliteShelf:
         path = self._directory / f"store-{next(_serial)}.db"
         self._paths.append(path)
         return f"sqlite:///{path}"
+
+    def commands(self) -> None:
+        return None
 
     def clear(self) -> None:
         for path in self._paths:
@@ -59,6 +66,11 @@ class RedisShelf:
         server = Server(os.environ.get("DOVETAIL_BENCH_REDIS", "valkey"), folder)
         self._servers.append(server.start())
         return server.url
+
+    def commands(self) -> int:
+        """Those within scripts included."""
+        with self._servers[-1].client() as client:
+            return client.info("stats")["total_commands_processed"]
 
     def clear(self) -> None:
         for server in self._servers:

@@ -41,8 +41,8 @@ class PydocketRedis:
         await self._docket.add(self._noop)(number)
 
     async def enqueue_many(self, numbers: Sequence[int]) -> None:
-        call = self._docket.call(self._noop)
-        await self._docket.add_many([call(number) for number in numbers])
+        # A call has its key from the moment it is asked for, so each task needs one of its own.
+        await self._docket.add_many([self._docket.call(self._noop)(number) for number in numbers])
 
     async def fill(self, numbers: Sequence[int]) -> None:
         await self.enqueue_many(numbers)

@@ -28,7 +28,7 @@ local function start(run, redelivered)
     run.progress, run.reported_by, run.turn, run.request = nil, nil, nil, asked
     run.state = 'running'
     put(key('lease', run.queue), run.id, until_when)
-    touched[run.queue], changed[run.id] = true, true
+    changed[run.id] = true
     if tells_states then tell_state(run, { worker = worker, started = now }) end
     hand_over(run, redelivered)
 end
@@ -160,6 +160,7 @@ end
 
 local function refuse(run, limit, opens)
     local turn = run.turn
+    left[run.queue] = true
     if limit[4] then
         end_by_store(run, 'cancelled')
     else
@@ -183,7 +184,6 @@ local function start_admitted(first_ids)
     for _, id in ipairs(first_ids) do
         local run = run_of(id)
         remove(key('ready', run.queue), rank(run))
-        touched[run.queue] = true
         local limit, opens
         if run.limits then limit, opens = refusal_of(run) end
         if limit then

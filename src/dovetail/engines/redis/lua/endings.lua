@@ -51,7 +51,7 @@ end
 -- Drop a run's record and all that belongs to it.
 local function forget(run)
     local id = run.id
-    known[id], changed[id] = false, true
+    known[id], changed[id], has_ended = false, true, true
     write(CALL, id, false)
     remove(ALL, id)
     if is_over(run) then
@@ -91,6 +91,7 @@ local function close(run, state)
     run.expires = now + kept_for(run)
     run.stop, run.progress, run.reported_by, run.request, run.turn, run.unmet = nil, nil, nil, nil, nil, nil
     put(OVER, run.id, run.expires)
+    has_ended = true
     let_key_go(run)
 end
 

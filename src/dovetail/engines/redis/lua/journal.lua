@@ -8,7 +8,10 @@ local fields = {}  -- hash -> field -> value; false: to go
 local pushed = {}  -- pairs of a list and what is added to it
 local dropped = {} -- keys to go
 local expiring = {} -- key -> when it may go, whether or not a worker is there; false: it stays
-local touched = {} -- queues that something entered or left
+local entered = {} -- queues that something came into
+local left = {}    -- queues that something went out of
+local has_begun = false -- a run was made live
+local has_ended = false -- a run was over, or was forgotten
 local work = false -- something new may be claimed, now or at a time not known before
 local events = {}
 
@@ -109,15 +112,14 @@ end
 
 -- A queue in which nothing is left is forgotten, and with it the places of its groups.
 local function write_queues()
-    for queue in pairs(touched) do
-        if call('EXISTS', key('ready', queue), key('due', queue), key('lease', queue)) > 0 then
-            call('SADD', QUEUES, queue)
-        else
+    for queue in pairs(entered) do call('SADD', QUEUES, queue) end
+    for queue in pairs(left) do
+        if call('EXISTS', key('ready', queue), key('due', queue), key('lease', queue)) == 0 then
             call('SREM', QUEUES, queue)
             call('DEL', key('share', queue))
         end
     end
-    touched = {}
+    entered, left = {}, {}
 end
 
 local function flush()

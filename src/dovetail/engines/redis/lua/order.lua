@@ -40,7 +40,7 @@ local function set_place(run, place) run.place = place ~= 0 and place or nil end
 local function wait_for_turn(run)
     run.state = 'queued'
     put(key('ready', run.queue), rank(run), negated_priority(run))
-    touched[run.queue], changed[run.id], work = true, true, true
+    entered[run.queue], changed[run.id], work = true, true, true
 end
 
 local function make_ready(run)
@@ -53,7 +53,7 @@ local function line_up(run)
     if due_of(run) <= now then return make_ready(run) end
     run.state = 'scheduled'
     put(key('due', run.queue), run.id, due_of(run))
-    touched[run.queue], changed[run.id], work = true, true, true
+    entered[run.queue], changed[run.id], work = true, true, true
 end
 
 local function unpark(run)
@@ -79,5 +79,5 @@ local function withdraw(run)
     elseif run.state == 'scheduled' then
         remove(key('due', run.queue), run.id)
     end
-    touched[run.queue] = true
+    left[run.queue] = true
 end

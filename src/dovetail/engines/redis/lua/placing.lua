@@ -114,6 +114,7 @@ local function place(draft, blob, replaced)
     known[run.id], changed[run.id] = run, true
     write(CALL, run.id, blob)
     put(ALL, run.id, run.seq)
+    has_begun = true
     if parents then hang_on(run, parents) end
     if replaced and replaced.children then inherit(run, replaced) end
     local culprit = parents and not run.after_failure and fallen(parents)
@@ -184,5 +185,5 @@ end
 -- Undo what a group of requests has noted so far.
 local function roll_back()
     known, changed, scores, fields, pushed, dropped = {}, {}, {}, {}, {}, {}
-    expiring, touched, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, nil
+    expiring, entered, left, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, {}, nil
 end

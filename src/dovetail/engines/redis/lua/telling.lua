@@ -42,22 +42,18 @@ end
 
 -- While nothing is live the docket goes by itself when the last retention ends: no worker need be there to sweep it.
 local function set_lifetime()
-    if not is_real_time then return end
     local kept = { RUN, CALL, RESULT, ALL, OVER, NAMES }
-    if call('ZCARD', ALL) > call('ZCARD', OVER) then
-        if call('PTTL', ALL) >= 0 then
-            for _, each in ipairs(kept) do call('PERSIST', each) end
-        end
-    else
+    if has_begun and call('PTTL', ALL) >= 0 then
+        for _, each in ipairs(kept) do call('PERSIST', each) end
+    end
+    if has_ended and call('ZCARD', ALL) == call('ZCARD', OVER) then
         local last = call('ZREVRANGE', OVER, 0, 0, 'WITHSCORES')[2]
-        if last then
-            for _, each in ipairs(kept) do call('PEXPIREAT', each, math.ceil(last / 1000)) end
-        end
+        for _, each in ipairs(last and kept or {}) do call('PEXPIREAT', each, math.ceil(last / 1000)) end
     end
 end
 
 local function finish_script()
     flush()
-    set_lifetime()
+    if is_real_time then set_lifetime() end
     say()
 end
