@@ -12,7 +12,7 @@ from bench import stores
 from bench.cases import Case, Load, Trial
 from bench.measure import Results
 from bench.system import System
-from bench.systems import load
+from bench.systems import ENGINES, load
 
 
 @dataclass(slots=True)
@@ -40,6 +40,8 @@ class Bench:
     def _adapters(self, engine: str) -> dict[str, type[System]]:
         adapters: dict[str, type[System]] = {}
         for name in self.systems:
+            if name not in ENGINES[engine]:
+                continue
             try:
                 adapters[name] = load(engine, name)
             except ImportError as error:

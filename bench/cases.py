@@ -126,20 +126,24 @@ def drain(processes: int, concurrency: int) -> Case:
     starts = Metric(name, title, "/s", THROUGHPUT)
     cost = Metric(f"{name}-cpu", f"{title}: worker CPU per task", "µs", THROUGHPUT)
     memory = Metric(f"{name}-rss", f"{title}: worker memory after", "MiB", THROUGHPUT)
+    commands = Metric(f"{name}-commands", f"{title}: server commands per task", "", THROUGHPUT)
 
     async def measure(trial: Trial) -> list[Reading]:
         tasks = max(round(trial.adapter.pace * trial.load.drain), 10 * concurrency)
         with trial.staffed(tasks, processes=processes, concurrency=concurrency) as (system, workers):
             await _fill(system, tasks)
-            cpu_before = workers.cpu()
+            cpu_before, commands_before = workers.cpu(), trial.shelf.commands()
             workers.go()
             await workers.until_all_started()
-            cpu = workers.cpu() - cpu_before
-            return [
+            cpu, commands_after = workers.cpu() - cpu_before, trial.shelf.commands()
+            readings = [
                 Reading(starts, rate(workers.starts.stamps())),
                 Reading(cost, cpu / tasks * 1e6),
                 Reading(memory, workers.memory()),
             ]
+            if commands_before is not None and commands_after is not None:
+                readings.append(Reading(commands, (commands_after - commands_before) / tasks))
+            return readings
 
     return Case(name, measure)
 

@@ -49,4 +49,25 @@ GOALS = {
             for kind in ("queued", "scheduled")
         ),
     ),
+    "redis": (
+        *(
+            Goal(f"drain-1x100: at least 3 times {peer}", "drain-1x100", ("drain-1x100", peer), at_least=3)
+            for peer in ("dramatiq", "taskiq")
+        ),
+        Goal("drain-1x100: at least 5 times pydocket", "drain-1x100", ("drain-1x100", "pydocket"), at_least=5),
+        Goal("enqueue: at least 0.8 of minimal", "enqueue", ("enqueue", "minimal"), at_least=0.8),
+        # "30,000 runs/s in bulk where the minimal loop does 56,000", as a ratio.
+        Goal("bulk: at least 0.54 of minimal", "bulk", ("bulk", "minimal"), at_least=0.54),
+        Goal("latency p50: at most 1.5 times minimal", "latency-p50", ("latency-p50", "minimal"), at_most=1.5),
+        Goal("drain-1x100: at most 0.3 commands per run", "drain-1x100-commands", at_most=0.3),
+        Goal("idle worker: at most 0.5 % of a core", "idle-cpu", at_most=0.5),
+        *(
+            Goal(
+                f"claim beside 1,000,000 {kind}: at most 1.5 times",
+                f"claim-{kind}-1000000-growth",
+                at_most=1.5,
+            )
+            for kind in ("queued", "scheduled")
+        ),
+    ),
 }

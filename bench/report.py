@@ -14,7 +14,14 @@ from bench.goals import GOALS
 from bench.machine import Machine
 from bench.measure import Results, Spread
 
-RATIOS = (("dovetail", "minimal"), ("dovetail", "huey"), ("huey", "minimal"))
+RATIOS = (
+    ("dovetail", "minimal"),
+    ("dovetail", "huey"),
+    ("dovetail", "pydocket"),
+    ("dovetail", "dramatiq"),
+    ("dovetail", "taskiq"),
+    ("huey", "minimal"),
+)
 NOTHING = "-"
 BUSY = 1.0  # load average
 SLOW = 1.0  # milliseconds a sync

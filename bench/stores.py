@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tests.servers.redis import Server
 
 _serial = itertools.count()
 
@@ -20,6 +24,10 @@ class Shelf(Protocol):
         ...
 
     def clear(self) -> None: ...
+
+    def commands(self) -> int | None:
+        """How many commands the store that was made last has carried out, if it counts them."""
+        ...
 
 
 class SqliteShelf:
@@ -34,13 +42,42 @@ class SqliteShelf:
         self._paths.append(path)
         return f"sqlite:///{path}"
 
+    def commands(self) -> None:
+        return None
+
     def clear(self) -> None:
         for path in self._paths:
             for beside in self._directory.glob(f"{path.name}*"):
                 shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
 
 
-SHELVES = {"sqlite": SqliteShelf}
+class RedisShelf:
+    """Servers of their own, without persistence, as the tests start them: `DOVETAIL_BENCH_REDIS` says which kind."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: list[Server] = []
+
+    def fresh(self) -> str:
+        from tests.servers.redis import Server  # only now: the other engines must not need the driver
+
+        folder = self._directory / f"redis-{next(_serial)}"
+        folder.mkdir()
+        server = Server(os.environ.get("DOVETAIL_BENCH_REDIS", "valkey"), folder)
+        self._servers.append(server.start())
+        return server.url
+
+    def commands(self) -> int:
+        """Those within scripts included."""
+        with self._servers[-1].client() as client:
+            return client.info("stats")["total_commands_processed"]
+
+    def clear(self) -> None:
+        for server in self._servers:
+            server.kill()
+
+
+SHELVES = {"redis": RedisShelf, "sqlite": SqliteShelf}
 
 
 @contextmanager

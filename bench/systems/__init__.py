@@ -12,6 +12,13 @@ ENGINES = {
         "huey": "bench.systems.huey_sqlite:HueySqlite",
         "dovetail": "bench.systems.dovetail:Dovetail",
     },
+    "redis": {
+        "minimal": "bench.systems.minimal_redis:MinimalRedis",
+        "pydocket": "bench.systems.pydocket_redis:PydocketRedis",
+        "dramatiq": "bench.systems.dramatiq_redis:DramatiqRedis",
+        "taskiq": "bench.systems.taskiq_redis:TaskiqRedis",
+        "dovetail": "bench.systems.dovetail:Dovetail",
+    },
 }
 
 

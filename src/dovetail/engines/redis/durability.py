@@ -1,0 +1,47 @@
+"""What a server keeps when it fails, as far as it may be asked."""
+
+from __future__ import annotations
+
+import logging
+
+from redis import exceptions as driver
+
+from dovetail.engines.redis.lane import Lane
+from dovetail.engines.redis.location import Location
+from dovetail.errors import EngineUnavailable, InvalidArgument
+
+LEVELS = ("process", "durable", "replicated")
+
+logger = logging.getLogger("dovetail.redis")
+
+
+def check(durability: str) -> None:
+    if durability not in LEVELS:
+        raise InvalidArgument(f"durability must be 'process', 'durable' or 'replicated' for Redis, not {durability!r}")
+
+
+async def inspect(lane: Lane, durability: str, location: Location) -> None:
+    """Refuse a server that may throw live runs away; warn of one that forgets them when it is restarted."""
+    if durability == "process":
+        return
+    policy = await _setting(lane, "maxmemory-policy")
+    if policy is not None and policy.startswith("allkeys"):
+        raise EngineUnavailable(
+            f"{location.shown} evicts any key when its memory is full (maxmemory-policy {policy}), which would lose"
+            " runs; set maxmemory-policy noeviction, or say durability='process' if that may happen"
+        )
+    if await _setting(lane, "appendonly") == "no":
+        logger.warning(
+            "%s keeps no append-only file: a crash of the server loses what was scheduled since its last snapshot; set"
+            " appendonly yes, or say durability='process' if that may happen",
+            location.shown,
+        )
+
+
+async def _setting(lane: Lane, name: str) -> str | None:
+    """A setting of the server, or None where it may not be asked."""
+    try:
+        found = await lane.command("CONFIG", "GET", name)
+    except driver.ResponseError:
+        return None
+    return found[1].decode() if len(found) == 2 else None

@@ -1,0 +1,145 @@
+"""Where a docket lives: the URL read, and its names made fit for keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from dovetail.engine.registry import redacted
+from dovetail.errors import InvalidURL
+
+PORT, SENTINEL_PORT = 6379, 26379
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
+_OPTIONS = ("prefix", "replicas", "db", "sentinel_username", "sentinel_password", *_TLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One server, the sentinels that know it, or some nodes of a cluster."""
+
+    shown: str  # the URL without its password
+    kind: str = "server"  # or "sentinel", "cluster"
+    hosts: tuple[tuple[str, int], ...] = ()
+    path: str | None = None  # of a Unix socket
+    service: str = ""  # the name of the master, for sentinels
+    db: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+    prefix: str = ""
+    replicas: int = 1  # that have to confirm, if durability asks for it
+    options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+
+    def root(self, docket: str) -> str:
+        """What all keys of a docket begin with. The braces keep them in one slot of a cluster."""
+        return f"{encoded(self.prefix)}{{dovetail:{encoded(docket)}}}:"
+
+
+def encoded(name: str) -> str:
+    """A name of which nothing can mean anything to the server."""
+    return "".join(
+        chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in name.encode("utf-8", "surrogatepass")
+    )
+
+
+def locate(url: str) -> Location:
+    """`redis://host:port/db`, `unix:///path`, `redis+cluster://host,host`, `redis+sentinel://host,host/service/db`."""
+    shown = redacted(url)
+    try:
+        parts = urlsplit(url)
+        options = _options(shown, parts.query)
+        kind, tls = _kind(parts.scheme)
+        if kind == "unix":
+            return _socket(shown, parts, options)
+        hosts = _hosts(shown, parts.netloc.rpartition("@")[2], SENTINEL_PORT if kind == "sentinel" else PORT)
+    except ValueError as error:
+        raise error if isinstance(error, InvalidURL) else InvalidURL(f"url {shown!r}: {error}") from error
+    service, db = _path(shown, kind, unquote(parts.path).strip("/"))
+    return Location(
+        shown, kind, hosts, None, service, _database(shown, options.get("db", db)), *_credentials(parts), tls,
+        options.get("prefix", ""), _whole(shown, "replicas", options.get("replicas", "1")), _rest(shown, options),
+    )  # fmt: skip
+
+
+def _kind(scheme: str) -> tuple[str, bool]:
+    base, _, kind = scheme.lower().partition("+")
+    return ("unix" if base == "unix" else kind or "server"), base in ("rediss", "valkeys")
+
+
+def _options(shown: str, query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
+        if name not in _OPTIONS:
+            raise InvalidURL(f"url {shown!r}: unknown option {name!r}; known: {', '.join(sorted(_OPTIONS))}")
+    return options
+
+
+def _rest(shown: str, options: dict[str, str]) -> tuple[tuple[str, Any], ...]:
+    rest: dict[str, Any] = {
+        name: value for name, value in options.items() if name in _TLS or name.startswith("sentinel")
+    }
+    if "ssl_check_hostname" in rest:
+        rest["ssl_check_hostname"] = _truth(shown, "ssl_check_hostname", rest["ssl_check_hostname"])
+    if rest.get("ssl_cert_reqs", "required") not in ("required", "optional", "none"):
+        raise InvalidURL(f"url {shown!r}: ssl_cert_reqs must be required, optional or none")
+    return tuple(sorted(rest.items()))
+
+
+def _socket(shown: str, parts: Any, options: dict[str, str]) -> Location:
+    path = unquote(parts.path)
+    if not path.strip("/"):
+        raise InvalidURL(f"url {shown!r}: name the socket, as in 'unix:///var/run/redis.sock?db=0'")
+    return Location(
+        shown, "server", (), path, "", _database(shown, options.get("db", "0")), *_credentials(parts), False,
+        options.get("prefix", ""), _whole(shown, "replicas", options.get("replicas", "1")),
+    )  # fmt: skip
+
+
+def _credentials(parts: Any) -> tuple[str | None, str | None]:
+    username = unquote(parts.username) if parts.username else None
+    return username, None if parts.password is None else unquote(parts.password)
+
+
+def _hosts(shown: str, text: str, port: int) -> tuple[tuple[str, int], ...]:
+    hosts: list[tuple[str, int]] = []
+    for each in (text or "localhost").split(","):
+        match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]*)(?::(\d+))?", each.strip())
+        if match is None or (match[2] and not 0 < int(match[2]) < 65536):
+            raise InvalidURL(f"url {shown!r}: {each!r} is no host; write 'host' or 'host:port'")
+        hosts.append((match[1].strip("[]") or "localhost", int(match[2] or port)))
+    return tuple(hosts)
+
+
+def _path(shown: str, kind: str, path: str) -> tuple[str, str]:
+    """The name of the service, for sentinels, and the number of the database."""
+    if kind == "cluster":
+        if path not in ("", "0"):
+            raise InvalidURL(f"url {shown!r}: a cluster has only database 0; leave {path!r} out")
+        return "", "0"
+    if kind != "sentinel":
+        return "", path or "0"
+    service, _, db = path.partition("/")
+    if not service:
+        raise InvalidURL(f"url {shown!r}: name the service, as in 'redis+sentinel://host:26379/mymaster/0'")
+    return service, db or "0"
+
+
+def _database(shown: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise InvalidURL(f"url {shown!r}: the database is a number such as 0, not {text!r}")
+    return int(text)
+
+
+def _whole(shown: str, name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise InvalidURL(f"url {shown!r}: {name} must be a whole number of 1 or more, not {text!r}")
+    return int(text)
+
+
+def _truth(shown: str, name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidURL(f"url {shown!r}: {name} must be true or false, not {text!r}")
+    return text == "true"

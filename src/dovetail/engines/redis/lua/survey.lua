@@ -1,0 +1,36 @@
+-- needs: journal order
+-- Takes the number of the run before the first to look at. Returns {now, number of the last, whether it was the last,
+-- {queue, state, count, oldest due, ...}}, then, on the first call, the workers: what each says, and when it was seen.
+local EXAMINED = 500
+local after = request[1]
+
+local found = call('ZRANGEBYSCORE', ALL, '(' .. string.format('%.0f', after), '+inf', 'LIMIT', 0, EXAMINED)
+fetch(found)
+local counts, last = {}, after
+for _, id in ipairs(found) do
+    local run = run_of(id)
+    if run then
+        last = run.seq
+        if not is_past(run) then
+            local name = run.state .. ' ' .. run.queue
+            local count = counts[name]
+            if not count then
+                count = { run.queue, run.state, 0, run.due }
+                counts[name] = count
+            end
+            count[3] = count[3] + 1
+            if due_of(run) < tonumber(count[4]) then count[4] = run.due end
+        end
+    end
+end
+local listed = {}
+for _, count in pairs(counts) do listed[#listed + 1] = count end
+local answer = { cmsgpack.pack({ now, last, #found < EXAMINED, listed }) }
+if after == 0 then
+    local seen = call('ZREVRANGE', SEEN, 0, -1, 'WITHSCORES')
+    for n = 1, #seen, 2 do
+        answer[#answer + 1] = call('HGET', WORKERS, seen[n])
+        answer[#answer + 1] = seen[n + 1]
+    end
+end
+return answer

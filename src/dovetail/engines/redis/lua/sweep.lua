@@ -1,0 +1,98 @@
+-- needs: journal telling holding order limits endings
+-- Takes for how long a worker may be silent, and how much to do at most.
+-- Returns {runs, workers, holds, repaired, whether there is more}.
+local silent_for, at_most = request[1], request[2]
+local LATER = 60000000 -- microseconds until a record that is kept for its children is looked at again
+
+-- A run that others still wait on is kept for them.
+local function is_needed(run)
+    if not run.children then return false end
+    local ids = first(root .. 'children:' .. run.id, 1000000)
+    fetch(ids)
+    for _, id in ipairs(ids) do
+        local child = run_of(id)
+        if child and not is_over(child) then return true end
+    end
+    return false
+end
+
+local function forget_past_runs()
+    local past = call('ZRANGEBYSCORE', OVER, '-inf', now, 'LIMIT', 0, at_most)
+    fetch(past)
+    local forgotten = 0
+    for _, id in ipairs(past) do
+        local run = run_of(id)
+        if not run then
+            remove(OVER, id)
+        elseif is_needed(run) then
+            put(OVER, id, now + LATER)
+        else
+            forget(run)
+            forgotten = forgotten + 1
+        end
+    end
+    return forgotten, #past
+end
+
+local function forget_silent_workers()
+    local silent = call('ZRANGEBYSCORE', SEEN, '-inf', now - silent_for, 'LIMIT', 0, at_most)
+    for _, worker in ipairs(silent) do
+        remove(SEEN, worker)
+        write(WORKERS, worker, false)
+    end
+    return #silent
+end
+
+local function forget_past_holds()
+    local forgotten = 0
+    local all = call('HGETALL', HOLDS)
+    for n = 1, #all, 2 do
+        local hold = cmsgpack.unpack(all[n + 1])
+        if hold[1] ~= 0 and hold[1] <= now then
+            write(HOLDS, all[n], false)
+            if hold[5] then write(PAUSES, hold[5], false) end
+            forgotten = forgotten + 1
+        end
+    end
+    if forgotten > 0 then holds_changed() end
+    return forgotten
+end
+
+-- Starts whose windows are over, and places of queues where nothing is ready: those begin again at nought.
+local function forget_idle()
+    local idle = call('ZRANGEBYSCORE', CLOSING, '-inf', now, 'LIMIT', 0, at_most)
+    for _, limit in ipairs(idle) do
+        remove(CLOSING, limit)
+        dropped[#dropped + 1] = key('starts', limit)
+    end
+    for _, queue in ipairs(call('SMEMBERS', QUEUES)) do
+        if call('EXISTS', key('ready', queue)) == 0 then dropped[#dropped + 1] = key('share', queue) end
+    end
+    return #idle
+end
+
+-- Slots whose run no longer runs, and parked runs whose limit has room: there are none unless something was damaged.
+local function repair()
+    local repaired = 0
+    for _, limit in ipairs(call('ZRANGE', PARKED, 0, at_most - 1)) do
+        for _, id in ipairs(call('ZRANGE', key('slots', limit), 0, at_most - 1)) do
+            local run = run_of(id)
+            if not run or run.state ~= 'running' then
+                remove(key('slots', limit), id)
+                held[limit] = slots_held(limit) - 1
+                repaired = repaired + wake_next(limit)
+            end
+        end
+        repaired = repaired + fill(limit, at_most)
+    end
+    return repaired
+end
+
+local runs, looked_at = forget_past_runs()
+local workers = forget_silent_workers()
+local holds = forget_past_holds()
+local closed = forget_idle()
+flush()
+local repaired = repair()
+finish_script()
+return cmsgpack.pack({ runs, workers, holds, repaired, looked_at >= at_most or closed >= at_most })

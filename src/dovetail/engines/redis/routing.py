@@ -1,0 +1,216 @@
+"""Finding the server that keeps a docket: the one named, the master that sentinels know, or the owner of its slot."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis import exceptions as driver
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+
+from dovetail.engines.redis.location import Location
+from dovetail.engines.redis.troubles import told
+from dovetail.engines.redis.wire import Wire
+from dovetail.errors import EngineUnavailable
+
+CONNECTING = 3.0
+"""Seconds for a connection to be made."""
+OLDEST_REDIS, OLDEST_VALKEY = (6, 2), (7, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server says of itself."""
+
+    run_id: str  # another after every restart
+    name: str
+    version: tuple[int, ...]
+    mode: str
+
+    @property
+    def knows_flags(self) -> bool:
+        """Whether scripts may say that they have to run when memory is full."""
+        return self.name == "Valkey" or self.version >= (7,)
+
+
+class Route:
+    """Makes connections to the server that has a docket now."""
+
+    def __init__(self, location: Location, root: str) -> None:
+        self._location = location
+        self._slot = key_slot(root.encode())
+        self._nodes: list[tuple[str, int]] = list(location.hosts)
+
+    async def connect(self) -> tuple[Wire, Server]:
+        """A connection that is ready for use, and who is at its other end."""
+        try:
+            async with asyncio.timeout(CONNECTING):
+                wire = await self._reach()
+        except TimeoutError:
+            raise EngineUnavailable(
+                f"{self._location.shown} did not answer within {CONNECTING:.0f} s; is the host right, and up?"
+            ) from None
+        try:
+            async with asyncio.timeout(CONNECTING):
+                server = await self._checked(wire)
+        except BaseException:
+            wire.abort()
+            raise
+        return wire, server
+
+    async def _reach(self) -> Wire:
+        if self._location.kind == "sentinel":
+            return await self._reach_master()
+        if self._location.kind == "cluster":
+            return await self._reach_owner()
+        if self._location.path is not None:
+            return await self._opened(self._at(self._location.path))
+        return await self._opened(self._at(self._location.hosts[0]))
+
+    # Sentinel
+
+    async def _reach_master(self) -> Wire:
+        troubles: list[str] = []
+        for host in self._location.hosts:
+            try:
+                address = await self._ask(host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._location.service)
+            except (driver.RedisError, OSError, EngineUnavailable) as error:
+                troubles.append(f"{host[0]}:{host[1]}: {error}")
+                continue
+            if not address:
+                raise EngineUnavailable(
+                    f"{self._location.shown}: the sentinel at {host[0]}:{host[1]} knows no service"
+                    f" {self._location.service!r}; correct the name after the host"
+                )
+            return await self._opened(self._at((address[0].decode(), int(address[1]))))
+        raise EngineUnavailable(f"{self._location.shown}: no sentinel answers ({'; '.join(troubles)})")
+
+    # Cluster
+
+    async def _reach_owner(self) -> Wire:
+        troubles: list[str] = []
+        for host in dict.fromkeys([*self._nodes, *self._location.hosts]):
+            try:
+                slots = await self._ask(host, "CLUSTER", "SLOTS")
+                owner = self._owner(slots, host)
+                return await self._opened(self._at(owner))
+            except driver.ResponseError as error:
+                if "cluster support disabled" in str(error):
+                    raise EngineUnavailable(
+                        f"{self._location.shown}: the server at {host[0]}:{host[1]} is not a cluster; begin the URL"
+                        " with redis:// instead of redis+cluster://"
+                    ) from error
+                raise
+            except (driver.RedisError, OSError, EngineUnavailable) as error:
+                troubles.append(f"{host[0]}:{host[1]}: {error}")
+        raise EngineUnavailable(f"{self._location.shown}: no node of the cluster is ready ({'; '.join(troubles)})")
+
+    def _owner(self, slots: Sequence[Any], asked: tuple[str, int]) -> tuple[str, int]:
+        owner: tuple[str, int] | None = None
+        nodes: list[tuple[str, int]] = []
+        for first, last, master, *_ in slots:
+            address = (master[0].decode() or asked[0], int(master[1]))
+            nodes.append(address)
+            if first <= self._slot <= last:
+                owner = address
+        self._nodes = nodes
+        if owner is None:
+            raise driver.ClusterDownError(f"slot {self._slot} has no owner")
+        return owner
+
+    # Connections
+
+    async def _ask(self, host: tuple[str, int], *command: str) -> Any:
+        wire = await self._opened(self._at(host, is_sentinel=self._location.kind == "sentinel"))
+        try:
+            return await wire.command(*(word.encode() for word in command))
+        finally:
+            wire.abort()
+
+    async def _opened(self, connection: AbstractConnection) -> Wire:
+        wire = Wire(connection)
+        try:
+            await connection.connect()
+        except BaseException:
+            wire.abort()
+            raise
+        return wire
+
+    def _at(self, where: tuple[str, int] | str, *, is_sentinel: bool = False) -> AbstractConnection:
+        location, options = self._location, dict(self._location.options)
+        username, password, db = location.username, location.password, location.db
+        asked_name, asked_password = options.pop("sentinel_username", None), options.pop("sentinel_password", None)
+        if is_sentinel:
+            username, password, db = asked_name, asked_password, 0
+        common: dict[str, Any] = {
+            "db": db, "username": username, "password": password, "protocol": 2, "socket_timeout": None,
+            "socket_connect_timeout": CONNECTING, "retry": Retry(NoBackoff(), 0),
+        }  # fmt: skip
+        if isinstance(where, str):
+            return UnixDomainSocketConnection(path=where, **common)
+        host, port = where
+        common |= {"host": host, "port": port, "socket_keepalive": True, "socket_keepalive_options": _KEEPALIVE}
+        return SSLConnection(**common, **options) if location.tls else Connection(**common)
+
+    async def _checked(self, wire: Wire) -> Server:
+        server = server_of(await _info(wire))
+        shown = self._location.shown
+        oldest = OLDEST_VALKEY if server.name == "Valkey" else OLDEST_REDIS
+        if server.version[:2] < oldest:
+            raise EngineUnavailable(
+                f"{shown} runs {server.name} {_dotted(server.version)}; Dovetail needs Redis {_dotted(OLDEST_REDIS)} or"
+                f" Valkey {_dotted(OLDEST_VALKEY)}, or later: upgrade the server"
+            )
+        if server.mode == "sentinel":
+            raise EngineUnavailable(f"{shown} is a sentinel; write redis+sentinel://host:26379/service instead")
+        if server.mode == "cluster" and self._location.kind != "cluster":
+            raise EngineUnavailable(f"{shown} is a node of a cluster; begin the URL with redis+cluster:// instead")
+        if self._location.kind == "sentinel":
+            await self._require_master(wire)
+        return server
+
+    async def _require_master(self, wire: Wire) -> None:
+        """Sentinels may still name the old master for a moment after it became a replica."""
+        role = await wire.command(b"ROLE")
+        if role[0] != b"master":
+            raise driver.ReadOnlyError("the server that the sentinels name is a replica")
+
+
+_KEEPALIVE: dict[int, int] = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+    if hasattr(socket, name)
+}
+"""A peer that has vanished without a word is noticed by the kernel, without a command being sent."""
+
+
+async def _info(wire: Wire) -> dict[str, str]:
+    text: bytes = await wire.command(b"INFO", b"server")
+    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
+    return {name: value for name, separator, value in lines if separator}
+
+
+def server_of(info: dict[str, str]) -> Server:
+    is_valkey = "valkey_version" in info
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    mode = info.get("redis_mode") or info.get("server_mode") or "standalone"
+    return Server(info.get("run_id", ""), "Valkey" if is_valkey else "Redis", numbers, mode)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in version)
+
+
+async def opened(route: Route, shown: str) -> tuple[Wire, Server]:
+    """The first connection: what is wrong is told at once, in our words."""
+    try:
+        return await route.connect()
+    except (driver.RedisError, OSError) as error:
+        raise told(error, shown) from error

@@ -1,0 +1,363 @@
+"""Servers that die, forget scripts, run out of memory, are busy, or become replicas (RD2, RD4, RD5, RD12 to RD15)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from dovetail.engines.redis import RedisEngine
+from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown
+from dovetail.model import Claim, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, new_id
+from tests.engines.redis.engines import LEASE, a_run, completed, engine, on, take, until, until_empty, until_known
+from tests.servers import redis as servers
+
+KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
+
+
+@pytest.fixture
+def mortal(kind: str) -> Iterator[servers.Server]:
+    """A server for one test, which may do with it what it likes. Every write is on disk when it is answered."""
+    with servers.server(kind, appendonly="yes", appendfsync="always") as server:
+        yield server
+
+
+# Killed
+
+
+@KINDS
+async def test_what_was_accepted_survives_a_kill_of_the_server(mortal: servers.Server) -> None:
+    async with engine(mortal.url) as opened:
+        runs = [a_run(f"{n}", limits=(Limit("slots", 3),), group=f"{n % 2}") for n in range(20)]
+        await opened.schedule(runs)
+        claims = await take(opened, 2)
+        await opened.finish(completed(claims[0]))
+        await asyncio.to_thread(mortal.kill)
+        restarting = asyncio.create_task(asyncio.to_thread(mortal.start), name="restart")
+        assert await opened.finish(completed(claims[1])) == [Finished.DONE]
+        await restarting
+        started = [claim.key for claim in claims]
+        while more := await take(opened, 10):
+            started += [claim.key for claim in more]
+            assert await opened.finish(completed(*more)) == [Finished.DONE] * len(more)
+        assert sorted(started, key=int) == [f"{n}" for n in range(20)]
+        assert await opened.residue() == {}
+
+
+@KINDS
+async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal: servers.Server) -> None:
+    accepted: list[str] = []
+    over: list[str] = []
+    stopping = is_all_produced = False
+
+    async def produce(opened: RedisEngine) -> None:
+        while not stopping:
+            run = a_run(retention=Retention())  # kept, so that a request which is repeated is known again
+            await until_known(lambda run=run: opened.schedule([run]))
+            accepted.append(run.id)
+
+    async def work(opened: RedisEngine) -> None:
+        while not is_all_produced or len(over) < len(accepted):
+            claims = await until_known(lambda: take(opened, 10))
+            await until_known(lambda claims=claims: opened.finish(completed(*claims)))
+            over.extend(claim.id for claim in claims)
+            await asyncio.sleep(0)
+
+    docket = new_id()
+    async with engine(mortal.url, docket) as producer, engine(mortal.url, docket) as worker, asyncio.timeout(90):
+        producing, working = asyncio.create_task(produce(producer)), asyncio.create_task(work(worker))
+        for _ in range(3):
+            before = len(accepted)
+
+            async def have_come(before: int = before) -> bool:
+                return len(accepted) >= before + 30
+
+            await until(have_come)
+            await asyncio.to_thread(mortal.kill)
+            await asyncio.to_thread(mortal.start)
+        stopping = True
+        await producing
+        is_all_produced = True
+        await working
+        assert sorted(over) == sorted(accepted)
+
+
+# Scripts
+
+
+@KINDS
+async def test_scripts_that_were_flushed_are_loaded_again(mortal: servers.Server) -> None:
+    """RD14"""
+    async with on(mortal) as opened:
+        for _ in range(5):
+            with mortal.client() as client:
+                client.script_flush()
+            await opened.schedule([a_run()])
+            with mortal.client() as client:
+                client.script_flush()
+            await opened.finish(completed(*await take(opened)))
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_a_busy_server_is_waited_for(mortal: servers.Server) -> None:
+    """RD13: somebody else's script keeps the server busy. Once it is killed, the call goes through."""
+    with mortal.client() as client:
+        client.config_set("busy-reply-threshold", 50)
+    async with on(mortal) as opened:
+
+        def keep_busy() -> None:
+            with mortal.client() as client, contextlib.suppress(Exception):
+                client.eval("while true do end", 0)
+
+        busy = asyncio.create_task(asyncio.to_thread(keep_busy), name="busy")
+        await asyncio.to_thread(_wait_until_busy, mortal)
+        scheduling = asyncio.create_task(opened.schedule([a_run()]), name="schedule")
+        done, _ = await asyncio.wait([scheduling], timeout=0.3)
+        assert not done
+        with mortal.client() as client:
+            client.script_kill()
+        await scheduling
+        await busy
+        await opened.finish(completed(*await take(opened)))
+
+
+def _wait_until_busy(server: servers.Server) -> None:
+    def is_busy() -> bool:
+        with server.client() as client:
+            try:
+                client.ping()
+            except Exception as error:
+                return "BUSY" in str(error).upper()
+            return False
+
+    servers.wait_for(is_busy)
+
+
+@KINDS
+async def test_a_server_that_became_a_replica_is_not_written_to(
+    mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dovetail.engines.redis import lane
+
+    monkeypatch.setattr(lane, "PATIENCE", 0.5)
+    async with on(mortal) as opened:
+        with mortal.client() as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", servers.free_port())
+        with pytest.raises(EngineUnavailable):
+            await opened.schedule([a_run()])
+        with mortal.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        await opened.schedule([a_run()])
+        await opened.finish(completed(*await take(opened)))
+
+
+# Memory
+
+
+@KINDS
+async def test_when_memory_is_full_work_ends_and_none_is_taken_on(mortal: servers.Server) -> None:
+    """RD5: finish, renew and claim go on; schedule is refused."""
+    async with on(mortal) as opened:
+        await opened.schedule([a_run(f"{n}", limits=(Limit("slots", 5),)) for n in range(10)])
+        claims = await take(opened, 5)
+        with mortal.client() as client:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", 1)
+        with pytest.raises(EngineFull, match="memory is full"):
+            await opened.schedule([a_run()])
+        with pytest.raises(EngineFull):
+            await opened.schedule([a_run("key")])
+        assert await opened.finish(completed(*claims)) == [Finished.DONE] * 5
+        more = await take(opened, 5)
+        assert len(more) == 5
+        failing = [Settle(claim, State.FAILED) for claim in more]
+        assert await opened.finish(failing) == [Finished.DONE] * 5
+        with mortal.client() as client:
+            client.config_set("maxmemory", 0)
+        await opened.schedule([a_run()])
+        await opened.finish(completed(*await take(opened)))
+
+
+@KINDS
+async def test_a_server_that_evicts_live_keys_is_refused(mortal: servers.Server) -> None:
+    """RD4"""
+    with mortal.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(EngineUnavailable, match="noeviction"):
+        async with engine(mortal.url, durability="durable"):
+            pass
+    async with engine(mortal.url, durability="process"):
+        pass
+
+
+async def test_a_server_without_an_append_only_file_is_warned_of(
+    valkey: servers.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="dovetail.redis"):
+        async with engine(valkey.url, durability="durable"):
+            pass
+    assert [record.getMessage() for record in caplog.records if "append-only file" in record.getMessage()]
+
+
+@KINDS
+async def test_a_server_with_an_append_only_file_is_not_warned_of(
+    mortal: servers.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with engine(mortal.url, durability="durable"):
+        pass
+    assert caplog.records == []
+
+
+async def test_what_no_replica_has_confirmed_is_not_called_done(valkey: servers.Server) -> None:
+    """RD1"""
+    async with on(valkey) as plain, engine(valkey.url, plain._name, "replicated") as opened:  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(OutcomeUnknown, match="confirmed by 0 of 1 replicas"):
+            await opened.schedule([a_run()])
+        await plain.finish(completed(*await take(plain)))
+
+
+# What is left
+
+
+async def test_a_docket_that_is_done_goes_by_itself(valkey: servers.Server) -> None:
+    """RD22, RD23: no worker need be there to sweep it."""
+    kept = Retention.of(timedelta(milliseconds=200))
+    async with on(valkey) as opened:
+        limits = (Limit("slots", 1), Limit("rate", 9, timedelta(milliseconds=100)))
+        await opened.schedule([a_run("parent", retention=kept, limits=limits)])
+        await opened.schedule([a_run("child", retention=kept, after=("parent",), group="group")])
+        while claims := await take(opened):
+            failure = [Settle(claim, State.COMPLETED, b"result") for claim in claims]
+            await opened.finish(failure)
+        await until_empty(opened)
+
+
+async def test_a_docket_with_live_runs_does_not_go(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=50))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("first", retention=kept)])
+        await opened.finish(completed(*await take(opened)))
+        live = a_run("second", due=timedelta(milliseconds=300))
+        await opened.schedule([live])
+        with valkey.client() as client:
+            ttls = {client.pttl(key) for key in await opened.keys()}
+        assert ttls == {-1}
+        claims: list[Claim] = []
+
+        async def has_come() -> bool:
+            claims.extend(await take(opened))
+            return bool(claims)
+
+        await until(has_come)
+        assert [claim.id for claim in claims] == [live.id]
+        await opened.finish(completed(*claims))
+        await until_empty(opened)
+
+
+async def test_records_past_their_retention_go_as_others_come(valkey: servers.Server) -> None:
+    brief = Retention.of(timedelta(milliseconds=1))
+    async with on(valkey) as opened:
+        waiting = a_run("waiting", due=timedelta(hours=1))
+        await opened.schedule([waiting])
+        for _ in range(30):
+            await opened.schedule([a_run(retention=brief)])
+            await opened.finish(completed(*await take(opened)))
+        with valkey.client() as client:
+            assert client.zcard(f"{opened._root}all") < 10  # pyright: ignore[reportPrivateUsage]
+        await opened.cancel(["waiting"])
+
+        async def is_swept() -> bool:
+            return not (await opened.sweep()).more and not await opened.residue()
+
+        await until(is_swept)
+
+
+async def test_a_store_that_was_flushed_starts_anew(valkey: servers.Server) -> None:
+    """RD24: what was there is gone; what comes runs, and old claims are void."""
+    docket = new_id()
+    async with engine(valkey.url, docket) as opened:
+        await opened.schedule([a_run()])
+        (claim,) = await take(opened)
+        with valkey.client() as client:
+            client.delete(*await opened.keys())
+        assert await opened.finish(completed(claim)) == [Finished.FENCED]
+        await opened.schedule([a_run()])
+        await opened.finish(completed(*await take(opened)))
+        assert await opened.residue() == {}
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_ten_thousand_runs_due_at_one_moment_take_no_long_script(mortal: servers.Server) -> None:
+    """RD13, by work done and not by time: no call moves more than its bound."""
+    async with on(mortal) as opened:
+        due = timedelta(milliseconds=50)
+        runs = [a_run(due=due) for _ in range(3000)]
+        await opened.schedule(runs)
+        started = 0
+        while started < 3000:
+            claims = await take(opened, 1000)
+            assert len(claims) <= 200
+            started += len(claims)
+            await opened.finish(completed(*claims))
+
+
+async def test_dockets_of_one_server_do_not_meddle(valkey: servers.Server) -> None:
+    async with on(valkey, "a" + new_id()) as one, on(valkey, "b" + new_id()) as two:
+        await one.schedule([a_run("key")])
+        assert await take(two) == []
+        assert (await two.find(RunQuery())).items == []
+        await one.finish(completed(*await take(one)))
+
+
+async def test_a_prefix_keeps_dockets_of_one_name_apart(valkey: servers.Server) -> None:
+    docket = new_id()
+    async with engine(f"{valkey.url}?prefix=x{{y}}", docket) as one, engine(valkey.url, docket) as two:
+        await one.schedule([a_run()])
+        assert all(key.startswith(b"x%7By%7D{dovetail:") for key in await one.keys())
+        assert await take(two) == []
+        await one.finish(completed(*await take(one)))
+        assert await one.residue() == {}
+
+
+# Loops
+
+
+async def test_an_engine_may_be_used_from_another_event_loop(valkey: servers.Server) -> None:
+    async with on(valkey) as opened:
+
+        async def schedule() -> None:
+            await opened.schedule([a_run()])
+
+        await asyncio.to_thread(asyncio.run, schedule())
+        await opened.finish(completed(*await take(opened)))
+
+
+async def test_many_adds_at_once_share_round_trips(valkey: servers.Server) -> None:
+    async with on(valkey) as opened:
+        with valkey.client() as client:
+            before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+            await asyncio.gather(*(opened.schedule([a_run()]) for _ in range(200)))
+            after = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        assert after - before < 10
+        claims = (await opened.claim("worker", 200, lease=LEASE)).claims
+        await opened.finish([Settle(claim, State.COMPLETED) for claim in claims])
+
+
+async def test_one_that_is_refused_among_many_at_once_harms_no_other(valkey: servers.Server) -> None:
+    from dovetail.errors import UnknownParent
+
+    async with on(valkey) as opened:
+        groups: list[list[NewRun]] = [[a_run()] for _ in range(20)]
+        groups[7] = [a_run("good"), a_run("bad", after=("nobody",))]
+        answers = await asyncio.gather(*(opened.schedule(group) for group in groups), return_exceptions=True)
+        assert [n for n, answer in enumerate(answers) if isinstance(answer, UnknownParent)] == [7]
+        claims = await take(opened, 100)
+        assert len(claims) == 19
+        await opened.finish(completed(*claims))
