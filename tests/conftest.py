@@ -8,9 +8,9 @@ import pytest
 
 from dovetail import Docket, Worker
 from dovetail.clock import VirtualClock
-from dovetail.model import new_id
 from dovetail.worker.threads import Threads
 from tests.by_hand import ByHand
+from tests.stores import ON_EVERY_STORE, STORES, Stores
 
 MakeWorker = Callable[..., Worker]
 
@@ -21,10 +21,22 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "url" in metafunc.fixturenames and metafunc.definition.nodeid.startswith(ON_EVERY_STORE):
+        metafunc.parametrize("url", STORES, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def stores() -> Iterator[Stores]:
+    with Stores() as stores:
+        yield stores
+
+
 @pytest.fixture
-def url() -> str:
-    """A store in memory that no other test knows. It goes with the last docket that has it open."""
-    return f"memory://{new_id()}"
+def url(request: pytest.FixtureRequest, stores: Stores) -> Iterator[str]:
+    """A store that no other test knows."""
+    with stores.place(getattr(request, "param", "memory")) as url:
+        yield url
 
 
 @pytest.fixture

@@ -107,6 +107,11 @@ class Finding(Fixtures):
         await place(engine, *(a_run(queue, queue=queue) for queue in ("x", "y", "z")))
         assert await found(engine, queues=("z", "x")) == ["x", "z"]
 
+    @pytest.mark.parametrize("payload", [b"", b"\x80\x05\x95", b"\xdf\xff\xff\xff\xff", b"\x00" * 9, bytes(range(256))])
+    async def test_by_task_whatever_its_arguments(self, engine: Engine, payload: bytes) -> None:
+        await place(engine, a_run("it", task="wanted", payload=payload), a_run("other", payload=payload))
+        assert await found(engine, tasks=("wanted",)) == ["it"]
+
     async def test_by_task(self, engine: Engine) -> None:
         await place(engine, *(a_run(task, task=task) for task in ("send", "receive", "resend")))
         assert await found(engine, tasks=("send",)) == ["send"]

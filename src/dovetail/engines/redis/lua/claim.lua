@@ -233,13 +233,14 @@ local function next_wait(open)
 end
 
 local function claim()
-    local open = open_queues()
+    open_windows()
+    flush()
+    local open = open_queues() -- only now: a queue may have nothing but what has just been woken
     if again then
         hand_over_again(open)
         if #claims > 0 then return false end
     end
     local looked_at_all = grace or take_over_lapsed(open)
-    open_windows()
     local worked = work
     looked_at_all = promote(open) and looked_at_all
     work = worked -- what became due is no news: everyone knows when to look

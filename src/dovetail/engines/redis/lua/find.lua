@@ -31,7 +31,11 @@ local function is_newest(run)
     return not entry or tonumber(entry:match('^%S+ (%d+) ')) <= run.seq
 end
 
-local function task_of(run) return cmsgpack.unpack(call('HGET', CALL, run.id):sub(5))[1] end
+-- What comes after the head of a call is the payload: bytes of any kind.
+local function task_of(run)
+    local _, head = cmsgpack.unpack_one(call('HGET', CALL, run.id), 4)
+    return head[1]
+end
 
 -- Strings are found as they are; the last two look elsewhere, so they come last.
 local function matches(run)
