@@ -17,9 +17,9 @@ _NO_HEADERS: dict[str, str] = {}
 
 
 class Placed(News):
-    """To each request: how a run was placed, or the states of many as letters."""
+    """To each request: how each of its runs was placed, or their states as letters."""
 
-    placed: list[str | tuple[Placing, str, State]] = []
+    placed: list[str | list[tuple[Placing, str, State]]] = []
 
     def placements(self, ids: list[str]) -> list[Placement]:
         found: list[Placement] = []
@@ -31,8 +31,7 @@ class Placed(News):
                     for run_id, letter in zip(some, answer, strict=True)
                 ]
             else:
-                placing, run_id, state = answer
-                found.append(Placement(placing, get(run_id), state))
+                found += [Placement(placing, get(run_id), state) for placing, run_id, state in answer]
         return found
 
 

@@ -45,7 +45,7 @@ def functions(schema: str) -> str:
         for file in sorted(_folder("sql").iterdir(), key=lambda file: file.name)
         if re.fullmatch(r"\d{2}_\w+\.sql", file.name)
     ]
-    return "\n".join(parts).replace("{settings}", SETTINGS).replace("{schema}", f'"{schema}"')
+    return "\n".join(parts).replace("{settings}", SETTINGS).replace("{schema}", f'"{schema}"').replace("{name}", schema)
 
 
 def script(schema: str, version: int = 0, to: int | None = None) -> str:
@@ -54,7 +54,7 @@ def script(schema: str, version: int = 0, to: int | None = None) -> str:
     parts = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET LOCAL search_path = "{schema}", pg_temp;']
     parts += [text for number, text in steps() if version < number <= wanted]
     if wanted == newest():
-        parts += ["SET LOCAL check_function_bodies = off;", functions(schema), _grants(schema)]
+        parts += [functions(schema), _grants(schema)]
     parts += [
         "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL);",
         "DELETE FROM schema_version;",

@@ -59,7 +59,7 @@ def _shape(run: NewRun) -> Shape | None:
         return None
     is_delayed = isinstance(run.due, timedelta)
     delay = run.due if is_delayed else None
-    return delay, is_delayed, run.task, run.queue, run.priority, run.attempt, run.crash_limit, run.retention
+    return delay, is_delayed, run.conflict, run.task, run.queue, run.priority, run.attempt, run.crash_limit, run.retention
 
 
 def _many(runs: list[NewRun], blobs: Blobs) -> dict[str, Any]:
@@ -83,6 +83,7 @@ def _many(runs: list[NewRun], blobs: Blobs) -> dict[str, Any]:
 def _common(run: NewRun) -> dict[str, Any]:
     completed, failed, cancelled = _kept(run.retention)
     return {
+        "conflict": run.conflict,
         "task": run.task,
         "queue": run.queue,
         "priority": -run.priority,
@@ -104,7 +105,6 @@ def _one(run: NewRun, blobs: Blobs) -> dict[str, Any]:
         "after_failure": run.after_failure,
         "limits": [_limit(limit) for limit in run.limits] or None,
         "headers": _encode(run.headers).decode() if run.headers else None,
-        "conflict": run.conflict,
         "start": blobs.add(run.payload),
         "size": len(run.payload),
         **_common(run),

@@ -9,7 +9,7 @@ $$;
 -- of many keys takes the whole docket, since the server's lock table is small.
 CREATE OR REPLACE FUNCTION lock_keys(of_docket bigint, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    class integer := hashtext(current_schema() || '/keys/' || of_docket);
+    class integer := hashtext('{name}/keys/' || of_docket);
 BEGIN
     IF COALESCE(cardinality(keys), 0) = 0 THEN
         RETURN;
@@ -27,7 +27,7 @@ $$;
 -- One claimer or finisher at a time per limit. Limits share a bounded number of locks.
 CREATE OR REPLACE FUNCTION lock_limits(of_docket bigint, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    class integer := hashtext(current_schema() || '/limits/' || of_docket);
+    class integer := hashtext('{name}/limits/' || of_docket);
 BEGIN
     PERFORM pg_advisory_xact_lock(class, number)
     FROM (SELECT DISTINCT hashtext(each) & 1023 AS number FROM unnest(keys) AS each ORDER BY 1 OFFSET 0) AS sorted;
@@ -37,11 +37,11 @@ $$;
 -- The same without waiting, for one who holds such locks already: whether it has all of them now.
 CREATE OR REPLACE FUNCTION try_lock_limits(of_docket bigint, keys text[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    class integer := hashtext(current_schema() || '/limits/' || of_docket);
+    class integer := hashtext('{name}/limits/' || of_docket);
 BEGIN
     RETURN COALESCE((
         SELECT bool_and(pg_try_advisory_xact_lock(class, number))
-        FROM (SELECT DISTINCT hashtext(each) & 1023 AS number FROM unnest(keys) AS each) AS some
+        FROM (SELECT DISTINCT hashtext(each) & 1023 AS number FROM unnest(keys) AS each) AS wanted
     ), true);
 END
 $$;
@@ -52,7 +52,7 @@ $$;
 
 -- Whoever listens for a kind of event holds this lock shared, as long as his connection lives.
 CREATE OR REPLACE FUNCTION ear(of_docket bigint, letter text) RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT hashtextextended(current_schema() || '/' || letter || '/' || of_docket, 5)
+    SELECT hashtextextended('{name}/' || letter || '/' || of_docket, 5)
 $$;
 
 CREATE OR REPLACE FUNCTION is_heard(of_docket bigint, letter text) RETURNS boolean LANGUAGE plpgsql AS $$

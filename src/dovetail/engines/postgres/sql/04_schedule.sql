@@ -1,7 +1,7 @@
 -- Scheduling: who holds a key, placing a run, and moving or removing the one that waits.
 
 -- Each request is one run, or many that differ in id, due time and payload alone ({ids, ...}). Payloads lie end to end.
--- The answer is JSON: for a run [placing, id, state], for many a letter for the state of each.
+-- The answer is JSON: for many a letter for the state of each, otherwise [[placing, id, state], ...].
 CREATE OR REPLACE FUNCTION schedule(of_docket bigint, at bigint, requests jsonb, payloads bytea, within boolean)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
 DECLARE
@@ -24,8 +24,8 @@ BEGIN
     ));
     FOR request IN SELECT * FROM jsonb_array_elements(requests) LOOP
         answers := answers || ',' || CASE
-            WHEN request ? 'ids' THEN to_json(place_alike(of_docket, now, request, payloads))
-            ELSE to_json(place_one(of_docket, now, request, payloads, within)) END;
+            WHEN request ? 'ids' THEN place_alike(of_docket, now, request, payloads, within)
+            ELSE '[' || to_json(place_one(of_docket, now, request, payloads, within)) || ']' END;
     END LOOP;
     RETURN '[' || substr(answers, 2) || ']';
 END
@@ -46,8 +46,8 @@ END
 $$;
 
 -- Runs without a key of their own that nothing can stand in the way of: they go in with one statement.
-CREATE OR REPLACE FUNCTION place_alike(of_docket bigint, now bigint, request jsonb, payloads bytea) RETURNS text
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION place_alike(of_docket bigint, now bigint, request jsonb, payloads bytea, within boolean)
+RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     ids text[] := string_to_array(request->>'ids', ',');
     sizes integer[] := string_to_array(request->>'sizes', ',')::integer[];
@@ -60,6 +60,10 @@ BEGIN
         dues := string_to_array(request->>'dues', ',')::bigint[];
     ELSE
         dues := array_fill(now + (request->>'delay')::bigint, ARRAY[cardinality(ids)]);
+    END IF;
+    -- A run that is called by its id has its key to itself, unless someone used that id as a key.
+    IF EXISTS (SELECT FROM unnest(ids) AS each (id) JOIN run ON run.docket = of_docket AND run.key = each.id) THEN
+        RETURN place_apart(of_docket, now, request, ids, dues, sizes, payloads, within);
     END IF;
     ready_place := place_of(of_docket, request->>'queue', NULL, NULL);
     INSERT INTO run (
@@ -91,9 +95,28 @@ BEGIN
         FROM unnest(ids, dues) AS each (id, due);
     END IF;
     IF inserted = cardinality(ids) AND removed = 0 THEN
-        RETURN (SELECT string_agg(CASE WHEN due <= now THEN 'q' ELSE 's' END, '') FROM unnest(dues) AS due);
+        RETURN (SELECT '"' || string_agg(CASE WHEN due <= now THEN 'q' ELSE 's' END, '') || '"' FROM unnest(dues) AS due);
     END IF;
-    RETURN (SELECT string_agg(letter_of(standing(of_docket, id)), '') FROM unnest(ids) AS id);
+    RETURN (SELECT '"' || string_agg(letter_of(standing(of_docket, id)), '') || '"' FROM unnest(ids) AS id);
+END
+$$;
+
+-- The same runs one by one.
+CREATE OR REPLACE FUNCTION place_apart(
+    of_docket bigint, now bigint, request jsonb, ids text[], dues bigint[], sizes integer[], payloads bytea, within boolean
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answers text := '';
+    start integer := (request->>'start')::integer;
+BEGIN
+    FOR number IN 1..cardinality(ids) LOOP
+        answers := answers || ',' || to_json(place_one(of_docket, now, request || jsonb_build_object(
+            'id', ids[number], 'due', dues[number], 'start', start, 'size', sizes[number], 'after', '[]'::jsonb,
+            'after_failure', false
+        ), payloads, within));
+        start := start + sizes[number];
+    END LOOP;
+    RETURN '[' || substr(answers, 2) || ']';
 END
 $$;
 

@@ -176,7 +176,7 @@ BEGIN
             SELECT FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
                 SELECT FROM run WHERE docket = of_docket AND queue = name AND state = 'queued' LIMIT depth
             ) AS first LIMIT depth
-        ) AS some;
+        ) AS ready;
         SELECT array_agg(chosen.place ORDER BY number), bool_or(has_limits), MAX(at_place)
         INTO places, some_limited, max_place FROM (
             SELECT locked.address AS place, limits IS NOT NULL AS has_limits, locked.place AS at_place,
