@@ -12,7 +12,7 @@ from bench import stores
 from bench.cases import Case, Load, Trial
 from bench.measure import Results
 from bench.system import System
-from bench.systems import load
+from bench.systems import ENGINES, load
 
 
 @dataclass(slots=True)
@@ -39,7 +39,9 @@ class Bench:
 
     def _adapters(self, engine: str) -> dict[str, type[System]]:
         adapters: dict[str, type[System]] = {}
-        for name in self.systems:
+        for name in ENGINES[engine]:
+            if name not in self.systems:
+                continue
             try:
                 adapters[name] = load(engine, name)
             except ImportError as error:

@@ -12,6 +12,12 @@ ENGINES = {
         "huey": "bench.systems.huey_sqlite:HueySqlite",
         "dovetail": "bench.systems.dovetail:Dovetail",
     },
+    "postgres": {
+        "minimal": "bench.systems.minimal_postgres:MinimalPostgres",
+        "pgqueuer": "bench.systems.pgqueuer_postgres:PgQueuerPostgres",
+        "pgroost": "bench.systems.pgroost_postgres:PgRoostPostgres",
+        "dovetail": "bench.systems.dovetail:Dovetail",
+    },
 }
 
 

@@ -1,4 +1,6 @@
-"""PostgreSQL keeps the contract."""
+"""PostgreSQL keeps the contract: the newest, and whichever older one this machine has."""
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -6,6 +8,7 @@ from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.model import new_id
 from dovetail.testing.conformance import Conformance, Connect
+from tests.servers.postgres import PostgresServer, installed
 
 
 class TestPostgres(Conformance):
@@ -13,3 +16,18 @@ class TestPostgres(Conformance):
     def connect(self, postgres_url: str, clock: VirtualClock) -> Connect:
         docket = new_id()
         return lambda: PostgresEngine(postgres_url, docket, clock=clock)
+
+
+@pytest.fixture(scope="session")
+def older() -> Iterator[str]:
+    server = PostgresServer(installed()[0]).create().start()
+    yield server.url()
+    server.remove()
+
+
+@pytest.mark.skipif(not installed(), reason="no PostgreSQL is installed")
+class TestInstalledPostgres(Conformance):
+    @pytest.fixture
+    def connect(self, older: str, clock: VirtualClock) -> Connect:
+        docket = new_id()
+        return lambda: PostgresEngine(older, docket, clock=clock)

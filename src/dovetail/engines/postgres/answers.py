@@ -19,7 +19,7 @@ _NO_HEADERS: dict[str, str] = {}
 class Placed(News):
     """To each request: how each of its runs was placed, or their states as letters."""
 
-    placed: list[str | list[tuple[Placing, str, State]]] = []
+    placed: list[str | list[tuple[Placing, str, State]]]
 
     def placements(self, ids: list[str]) -> list[Placement]:
         found: list[Placement] = []
@@ -38,20 +38,20 @@ class Placed(News):
 class Done(News):
     """The ids of plain verdicts that were accepted, True for all; and a word to each of the others."""
 
-    done: bool | list[str] = True
-    answers: list[Finished] = []
+    done: bool | list[str]
+    answers: list[Finished]
 
 
 class Answered(News):
-    answers: list[bool] = []
+    answers: list[bool]
 
 
 class Stopped(News):
-    answers: list[Cancelled] = []
+    answers: list[Cancelled]
 
 
 class Tidied(News):
-    swept: tuple[int, int, int, int, bool] = (0, 0, 0, 0, False)
+    swept: tuple[int, int, int, int, bool]
 
 
 def claim_of(row: tuple[Any, ...]) -> Claim:

@@ -41,7 +41,7 @@ class Caller:
         known = self._statements.get((function, count))
         if known is None:
             marks = ", ".join(f"${n}" for n in range(1, count + 1))
-            known = f"SELECT {'* FROM ' if rows else ''}{self._schema}.{function}({marks})"
+            known = f"SELECT {'* FROM ' if rows else ''}{self._schema}.{function}({marks})"  # noqa: S608 - names of our own
             self._statements[function, count] = known
         return known
 

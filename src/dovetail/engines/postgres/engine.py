@@ -150,15 +150,11 @@ class PostgresEngine:
         if late:
             # Not plain after all: void, or accepted before. Asked again by themselves, they are told which.
             asked = put_json([requests.of_verdict(verdict, Blobs()) for verdict in late])
-            again = answers.done.decode(
-                await self._call("finish", self._docket, self._now, [], [], [], [], asked, b"")
-            )
+            again = answers.done.decode(await self._call("finish", self._docket, self._now, [], [], [], [], asked, b""))
             words |= {id(each): word for each, word in zip(late, again.answers, strict=True)}
         spoken_for = {id(each) for each in plain}
         rest = iter(answer.answers)
-        return [
-            words.get(id(each), Finished.DONE) if id(each) in spoken_for else next(rest) for each in verdicts
-        ]
+        return [words.get(id(each), Finished.DONE) if id(each) in spoken_for else next(rest) for each in verdicts]
 
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
         version, lost, stopping = answers.pulse.decode(
@@ -188,9 +184,7 @@ class PostgresEngine:
         return await self._answer("revive", asked, blobs.joined())
 
     async def _answer(self, function: str, *values: Any) -> list[bool]:
-        answer = answers.answered.decode(
-            await self._call(function, self._docket, self._now, *values, repeatable=False)
-        )
+        answer = answers.answered.decode(await self._call(function, self._docket, self._now, *values, repeatable=False))
         self._tell(answer)
         return answer.answers
 
@@ -224,9 +218,7 @@ class PostgresEngine:
         if any(row[24] for row in rows):
             for run, *line in await self._open.caller.read(SQL["errors_of"], self._docket, ids):
                 errors.setdefault(run, []).append(sight.error_of(tuple(line)))
-        runs = [
-            sight.run_of(row, tuple(parents.get(row[0], ())), tuple(errors.get(row[0], ()))) for row in rows
-        ]
+        runs = [sight.run_of(row, tuple(parents.get(row[0], ())), tuple(errors.get(row[0], ()))) for row in rows]
         return Page(runs, runs[-1].id if more else None)
 
     async def survey(self) -> Survey:

@@ -58,15 +58,19 @@ def script(schema: str, version: int = 0, to: int | None = None) -> str:
     parts += [
         "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL);",
         "DELETE FROM schema_version;",
-        f"INSERT INTO schema_version (version) VALUES ({wanted});",
+        f"INSERT INTO schema_version (version) VALUES ({wanted});",  # noqa: S608 - a number
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def roles(schema: str) -> str:
     """The roles, as SQL for an administrator: each may do what its name says, and no more."""
-    return _folder("sql").joinpath("roles.sql").read_text(encoding="utf-8").replace("{schema}", f'"{schema}"').replace(
-        "{prefix}", schema
+    return (
+        _folder("sql")
+        .joinpath("roles.sql")
+        .read_text(encoding="utf-8")
+        .replace("{schema}", f'"{schema}"')
+        .replace("{prefix}", schema)
     )
 
 

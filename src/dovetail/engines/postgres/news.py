@@ -43,8 +43,8 @@ class Told(msgspec.Struct):
 class News(msgspec.Struct):
     """What every verb that writes brings back beside its answer."""
 
-    work: bool = False
-    told: list[Told] = []
+    work: bool
+    told: list[Told]
 
 
 def _moment(count: int | None) -> Any:

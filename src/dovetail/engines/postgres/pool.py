@@ -68,7 +68,9 @@ async def check_server(wire: Wire, location: Location, durability: str) -> None:
         what = "a standby" if standby else "set to read-only transactions"
         raise EngineUnavailable(f"{location.shown} is {what}; Dovetail writes, so name the primary server")
     if version < OLDEST:
-        raise EngineUnavailable(f"{location.shown}: PostgreSQL {version // 10000} is too old; Dovetail needs 13 or later")
+        raise EngineUnavailable(
+            f"{location.shown}: PostgreSQL {version // 10000} is too old; Dovetail needs 13 or later"
+        )
     if durability == "replicated" and not standbys:
         raise EngineUnavailable(
             f"{location.shown}: durability 'replicated' needs synchronous_standby_names to be set on the server"

@@ -59,7 +59,17 @@ def _shape(run: NewRun) -> Shape | None:
         return None
     is_delayed = isinstance(run.due, timedelta)
     delay = run.due if is_delayed else None
-    return delay, is_delayed, run.conflict, run.task, run.queue, run.priority, run.attempt, run.crash_limit, run.retention
+    return (
+        delay,
+        is_delayed,
+        run.conflict,
+        run.task,
+        run.queue,
+        run.priority,
+        run.attempt,
+        run.crash_limit,
+        run.retention,
+    )
 
 
 def _many(runs: list[NewRun], blobs: Blobs) -> dict[str, Any]:

@@ -28,9 +28,9 @@ from dovetail.model import (
 _worker = msgspec.json.Decoder(WorkerInfo)
 _headers = msgspec.json.Decoder(dict[str, str])
 
-_COLUMNS = """id, key, task, state, queue, -priority, due, created, attempt, epoch, payload, crashes, crash_limit, tribe,
-    worker, started, finished, lease, stop, parked_on, limits::text, doomed_by, result, error, failures, progress, total,
-    message, reported, headers"""
+_COLUMNS = """id, key, task, state, queue, -priority, due, created, attempt, epoch, payload, crashes, crash_limit,
+    tribe, worker, started, finished, lease, stop, parked_on, limits::text, doomed_by, result, error, failures,
+    progress, total, message, reported, headers"""
 
 
 class Statement:
@@ -78,7 +78,8 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     statement.holds("due < {}", _count(query.due_before))
     statement.holds("strpos(error, {}) > 0", query.error_contains and put(query.error_contains))
     statement.holds(
-        "id IN (SELECT child FROM {{schema}}.edge WHERE docket = $1 AND parent = {})", query.parent and put(query.parent)
+        "id IN (SELECT child FROM {{schema}}.edge WHERE docket = $1 AND parent = {})",
+        query.parent and put(query.parent),
     )
     if query.latest:
         statement.conditions.append(
@@ -174,5 +175,6 @@ def hold_of(row: tuple[Any, ...]) -> Hold:
     kind, queue, task, parameter, operator, value, reason, owner, since, until = row
     return Hold(
         HoldKind(kind), get_any(queue), get_any(task), get_any(parameter), get(operator),
-        None if value is None else bytes(value), get_any(reason), get_any(owner), from_microseconds(since), moment(until),
+        None if value is None else bytes(value), get_any(reason), get_any(owner), from_microseconds(since),
+        moment(until),
     )  # fmt: skip

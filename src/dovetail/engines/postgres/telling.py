@@ -85,14 +85,12 @@ class Watcher:
 
     def wants(self, event: Event) -> bool:
         is_of_all = event.key is None  # a hint without news
-        return any(
-            topic.kind is event.kind and (is_of_all or topic.key in (None, event.key)) for topic in self.topics
-        )
+        return any(topic.kind is event.kind and (is_of_all or topic.key in (None, event.key)) for topic in self.topics)
 
 
 class Listener:
-    """Hears what other processes tell. The connection that listens also holds a lock for each kind that is wanted, which
-    shows those who write that somebody listens, for as long as it lives."""
+    """Hears what other processes tell. The connection that listens also holds a lock for each kind that is wanted:
+    for as long as it lives, those who write see that somebody listens."""
 
     def __init__(self, location: Location, docket: int, channel: str) -> None:
         self._location = location

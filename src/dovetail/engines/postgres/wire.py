@@ -12,7 +12,6 @@ from dovetail.errors import UsageError
 
 try:
     import psycopg
-    from psycopg import sql
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 except ImportError as error:
     raise UsageError("PostgreSQL needs a driver: pip install 'dovetail-tasks[postgres]'") from error
@@ -69,7 +68,7 @@ class Wire:
             try:
                 async with asyncio.timeout(patience):
                     cursor = self._connection.cursor(binary=True)
-                    await cursor.execute(statement, values)
+                    await cursor.execute(statement.encode(), values)
                     return await cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
@@ -88,7 +87,7 @@ class Wire:
         async with self._asking:
             self._stop_reading()
             try:
-                await self._connection.execute(sql.SQL(statements).as_bytes(None), prepare=False)  # pyright: ignore[reportArgumentType]
+                await self._connection.execute(statements.encode(), prepare=False)
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
             finally:
