@@ -17,10 +17,11 @@ LOCK_TIMEOUT = "2s"
 """How long a step waits for a table that is in use. Everybody else would wait behind it."""
 ATTEMPTS = 30
 
-# Plans must not depend on statistics that are old or missing: these leave the planner nothing but the indexes.
+# Plans must not depend on statistics that are old or missing: these leave the planner nothing but the indexes. For the
+# same reason rows are looked up by `= ANY (array)`, or by a lateral query with OFFSET 0 or FOR UPDATE, never by a join
+# that could be turned round.
 SETTINGS = """SET search_path = {schema}, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-    SET enable_sort = off"""
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off"""
 
 ROLES = ("owner", "enqueuer", "worker", "reader")
 

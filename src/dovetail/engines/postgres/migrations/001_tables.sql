@@ -65,8 +65,9 @@ CREATE INDEX run_ready ON run (docket, queue, priority, place, due, id) WHERE st
 CREATE INDEX run_due ON run (docket, due) WHERE state = 'scheduled' AND parked_on IS NULL;
 -- What waits for a limit, in claim order.
 CREATE INDEX run_parked ON run (docket, parked_on, priority, place, due, id) WHERE parked_on IS NOT NULL;
--- What may have lost its worker.
-CREATE INDEX run_running ON run (docket, queue) WHERE state = 'running';
+-- What may have lost its worker. It goes by the worker, not by the state: a look-up by id that asks for the state too
+-- must not be taken for one that this index could serve.
+CREATE INDEX run_running ON run (docket, queue) WHERE worker IS NOT NULL;
 
 CREATE TABLE ended (
     docket         bigint NOT NULL,

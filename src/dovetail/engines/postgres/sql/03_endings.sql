@@ -94,9 +94,11 @@ BEGIN
         over := parents[cardinality(parents)];
         parents := parents[:cardinality(parents) - 1];
         FOR waiting IN
-            SELECT run.* FROM edge JOIN run ON run.docket = edge.docket AND run.id = edge.child
-            WHERE edge.docket = of_docket AND edge.parent = over AND NOT edge.met AND run.state = 'waiting'
-            ORDER BY run.id FOR UPDATE OF run
+            SELECT child.* FROM (
+                SELECT edge.child FROM edge WHERE docket = of_docket AND parent = over AND NOT met ORDER BY edge.child
+            ) AS hanging CROSS JOIN LATERAL (
+                SELECT * FROM run WHERE docket = of_docket AND id = hanging.child AND state = 'waiting' FOR UPDATE
+            ) AS child
         LOOP
             IF went_well OR waiting.after_failure THEN
                 PERFORM meet(waiting, now, over);

@@ -53,7 +53,8 @@ DECLARE
     sizes integer[] := string_to_array(request->>'sizes', ',')::integer[];
     dues bigint[];
     inserted bigint;
-    removed bigint;
+    removed bigint := 0;
+    over text[];
     ready_place double precision;
 BEGIN
     IF request ? 'dues' THEN
@@ -62,7 +63,7 @@ BEGIN
         dues := array_fill(now + (request->>'delay')::bigint, ARRAY[cardinality(ids)]);
     END IF;
     -- A run that is called by its id has its key to itself, unless someone used that id as a key.
-    IF EXISTS (SELECT FROM unnest(ids) AS each (id) JOIN run ON run.docket = of_docket AND run.key = each.id) THEN
+    IF EXISTS (SELECT FROM run WHERE docket = of_docket AND key = ANY (ids)) THEN
         RETURN place_apart(of_docket, now, request, ids, dues, sizes, payloads, within);
     END IF;
     ready_place := place_of(of_docket, request->>'queue', NULL, NULL);
@@ -84,9 +85,11 @@ BEGIN
     GET DIAGNOSTICS inserted = ROW_COUNT;
     -- Requests that were made before, and whose runs are over by now. Looked for afterwards: from here on no run of
     -- these ids can come to its end.
-    DELETE FROM run USING unnest(ids) AS each (id), ended
-    WHERE run.docket = of_docket AND run.id = each.id AND ended.docket = of_docket AND ended.id = each.id;
-    GET DIAGNOSTICS removed = ROW_COUNT;
+    over := ARRAY(SELECT id FROM ended WHERE docket = of_docket AND id = ANY (ids));
+    IF cardinality(over) > 0 THEN
+        DELETE FROM run WHERE docket = of_docket AND id = ANY (over);
+        GET DIAGNOSTICS removed = ROW_COUNT;
+    END IF;
     IF inserted > removed THEN
         PERFORM note_work();
     END IF;
@@ -265,7 +268,7 @@ BEGIN
     IF new.key IS NOT NULL THEN
         -- What is over gives way to the newcomer soon; failures keep their retention.
         UPDATE ended SET expires = now + 10000000
-        WHERE docket = of_docket AND key = new.key AND state IN ('completed', 'cancelled') AND expires > now + 10000000;
+        WHERE docket = of_docket AND key = new.key AND state IN ('completed', 'cancelled') AND expires + 0 > now + 10000000;
     END IF;
     IF dead IS NOT NULL THEN
         new.state := 'cancelled';
@@ -344,9 +347,9 @@ CREATE OR REPLACE FUNCTION parent_of(of_docket bigint, now bigint, reference tex
         UNION ALL
         SELECT id, created FROM run WHERE docket = of_docket AND key = reference
         UNION ALL
-        SELECT id, created FROM ended WHERE docket = of_docket AND id = reference AND expires > now
+        SELECT id, created FROM ended WHERE docket = of_docket AND id = reference AND expires + 0 > now
         UNION ALL
-        SELECT id, created FROM ended WHERE docket = of_docket AND key = reference AND expires > now
+        SELECT id, created FROM ended WHERE docket = of_docket AND key = reference AND expires + 0 > now
     ) AS candidate
     ORDER BY id = reference DESC, created DESC, id DESC LIMIT 1
 $$;

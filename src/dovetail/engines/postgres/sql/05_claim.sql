@@ -33,10 +33,10 @@ BEGIN
         RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, true);
         GET DIAGNOSTICS claimed = ROW_COUNT;
         UPDATE docket SET lapse = LEAST(
-            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND state = 'running')
+            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
         )
         WHERE docket.id = of_docket AND lapse IS DISTINCT FROM LEAST(
-            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND state = 'running')
+            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
         );
     ELSIF until < bound THEN
         UPDATE docket SET lapse = until WHERE docket.id = of_docket AND lapse > until;
@@ -54,8 +54,8 @@ BEGIN
             EXIT;
         END IF;
         IF cardinality(ready_queues) = 1 THEN
-            SELECT array_agg(place), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
-                SELECT run.ctid AS place, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
+            SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
+                SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
                 WHERE docket = of_docket AND run.queue = ready_queues[1] AND state = 'queued'
                 ORDER BY run.priority, run.place, run.due, run.id LIMIT want - claimed FOR UPDATE SKIP LOCKED
             ) AS ready;
@@ -64,13 +64,13 @@ BEGIN
             FROM pick_across(of_docket, ready_queues, want - claimed);
         END IF;
         EXIT WHEN picked IS NULL;
-        IF limited THEN
+        IF limited OR is_telling() THEN
             started_ids := admit(of_docket, now, picked, holds_limits);
             IF started_ids IS NULL THEN
                 looked_at_all := false; -- somebody is at those limits: come again
                 EXIT;
             END IF;
-            holds_limits := true;
+            holds_limits := holds_limits OR limited;
             PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
                 SELECT run.queue, MAX(run.place) AS top FROM run
                 WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue
@@ -83,18 +83,15 @@ BEGIN
                 ) AS each;
             END IF;
             RETURN QUERY WITH started AS (
-                UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until, started = now,
-                    turn = NULL
-                FROM unnest(picked) WITH ORDINALITY AS chosen (place, number)
-                WHERE run.ctid = chosen.place
+                UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until,
+                    started = now, turn = NULL
+                WHERE run.ctid = ANY (picked)
                 RETURNING run.id, run.epoch, run.key, run.task, run.payload, run.attempt, run.due, run.queue,
-                    run.priority, run.tribe, run.crashes, run.headers, run.crashes > 0, chosen.number
-            ), told AS (
-                SELECT tell_start(started.id, started.key, by_worker, now) FROM started WHERE is_telling()
+                    run.priority, run.tribe, run.crashes, run.headers, run.crashes > 0, run.place
             )
             SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
                 started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
-            FROM started WHERE (SELECT COUNT(*) FROM told) >= 0 ORDER BY started.number;
+            FROM started ORDER BY started.priority, started.place, started.due, started.id;
         END IF;
         GET DIAGNOSTICS brought = ROW_COUNT;
         claimed := claimed + brought;
@@ -110,15 +107,6 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION tell_start(run_id text, run_key text, by_worker text, now bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM tell(jsonb_build_object(
-        'kind', 'state', 'id', run_id, 'key', COALESCE(run_key, run_id), 'state', 'running', 'worker', by_worker,
-        'started', now
-    ));
-END
-$$;
 
 -- Lease these runs, which are locked, and hand them over in their order.
 CREATE OR REPLACE FUNCTION start_runs(
@@ -133,15 +121,18 @@ BEGIN
         UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until, started = now,
             turn = NULL, crashes = run.crashes + is_take_over::integer,
             progress = NULL, total = NULL, message = NULL, reported = NULL
-        FROM unnest(ids) WITH ORDINALITY AS chosen (id, number)
-        WHERE run.docket = of_docket AND run.id = chosen.id
-        RETURNING run.*, chosen.number
-    ), told AS (
-        SELECT tell_start(started.id, started.key, by_worker, now) FROM started WHERE is_telling()
+        WHERE docket = of_docket AND run.id = ANY (ids)
+        RETURNING run.*
     )
     SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
         started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
-    FROM started WHERE (SELECT COUNT(*) FROM told) >= 0 ORDER BY started.number;
+    FROM started ORDER BY started.priority, started.place, started.due, started.id;
+    IF is_telling() THEN
+        PERFORM tell(jsonb_build_object(
+            'kind', 'state', 'id', run.id, 'key', COALESCE(run.key, run.id), 'state', 'running', 'worker', by_worker,
+            'started', now
+        )) FROM run WHERE docket = of_docket AND run.id = ANY (ids);
+    END IF;
 END
 $$;
 
@@ -182,18 +173,18 @@ BEGIN
             SELECT locked.address AS place, limits IS NOT NULL AS has_limits, locked.place AS at_place,
                 row_number() OVER (ORDER BY locked.priority, locked.place, locked.due, locked.id) AS number
             FROM (
-                SELECT run.ctid AS address, run.* FROM run JOIN (
+                SELECT run.ctid AS address, run.* FROM run
+                WHERE run.docket = of_docket AND run.id = ANY (ARRAY(
                     SELECT first.id FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
                         SELECT id, priority, place, due FROM run
                         WHERE docket = of_docket AND queue = name AND state = 'queued'
                         ORDER BY priority, place, due, id LIMIT depth
                     ) AS first
                     ORDER BY first.priority, first.place, first.due, first.id LIMIT depth
-                ) AS near ON run.docket = of_docket AND run.id = near.id
-                WHERE run.state = 'queued'
+                ))
                 ORDER BY run.priority, run.place, run.due, run.id LIMIT want
                 FOR UPDATE OF run SKIP LOCKED
-            ) AS locked
+            ) AS locked WHERE locked.state = 'queued'
         ) AS chosen;
         EXIT WHEN places IS NOT NULL OR seen < depth;
         depth := depth * 4;
@@ -215,14 +206,15 @@ DECLARE
 BEGIN
     SELECT array_agg(DISTINCT each) INTO keys FROM run CROSS JOIN LATERAL unnest(limit_keys(limits) || turn) AS each
     WHERE run.ctid = ANY (picked) AND limits IS NOT NULL AND each IS NOT NULL;
-    IF NOT holds_limits THEN
+    IF keys IS NULL THEN
+        NULL; -- none of them has limits
+    ELSIF NOT holds_limits THEN
         PERFORM lock_limits(of_docket, keys);
     ELSIF NOT try_lock_limits(of_docket, keys) THEN
         RETURN NULL;
     END IF;
     FOR candidate IN
-        SELECT run.* FROM unnest(picked) WITH ORDINALITY AS chosen (place, number) JOIN run ON run.ctid = chosen.place
-        ORDER BY chosen.number
+        SELECT * FROM run WHERE ctid = ANY (picked) ORDER BY priority, place, due, id
     LOOP
         no := CASE WHEN candidate.limits IS NOT NULL THEN refusal(of_docket, now, candidate.limits) END;
         IF no IS NULL THEN
@@ -272,7 +264,7 @@ BEGIN
     ids := '{}';
     FOR lapsed IN
         SELECT * FROM run
-        WHERE docket = of_docket AND state = 'running' AND lease <= now AND queue <> ALL (paused)
+        WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
             AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
         ORDER BY lease, id LIMIT want + 500 FOR UPDATE SKIP LOCKED
     LOOP
@@ -309,8 +301,8 @@ DECLARE
     has_groups boolean;
     each record;
 BEGIN
-    SELECT array_agg(place), bool_or(grouped) INTO became_due, has_groups FROM (
-        SELECT ctid AS place, tribe IS NOT NULL AS grouped FROM run
+    SELECT array_agg(address), bool_or(grouped) INTO became_due, has_groups FROM (
+        SELECT ctid AS address, tribe IS NOT NULL AS grouped FROM run
         WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due <= now
         ORDER BY due LIMIT at_most FOR UPDATE SKIP LOCKED
     ) AS first;
@@ -319,8 +311,7 @@ BEGIN
     END IF;
     IF has_groups OR is_telling() THEN
         FOR each IN
-            SELECT id, key, due FROM unnest(became_due) WITH ORDINALITY AS chosen (place, number)
-            JOIN run ON run.ctid = chosen.place ORDER BY chosen.number
+            SELECT id, key, due FROM run WHERE ctid = ANY (became_due) ORDER BY due, id
         LOOP
             UPDATE run SET state = 'queued', place = place_of(docket, queue, tribe, weight)
             WHERE docket = of_docket AND id = each.id;
@@ -343,7 +334,7 @@ LANGUAGE sql AS $$
          WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due > now ORDER BY due LIMIT 1),
         (SELECT at FROM opening WHERE docket = of_docket ORDER BY at LIMIT 1),
         (SELECT MIN(lease) FROM run
-         WHERE docket = of_docket AND state = 'running' AND lease > now AND queue <> ALL (paused)
+         WHERE docket = of_docket AND worker IS NOT NULL AND lease > now AND queue <> ALL (paused)
             AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))
     ) AS moment) AS first
 $$;

@@ -38,15 +38,23 @@ CREATE OR REPLACE FUNCTION complete_plain(
     of_docket bigint, now bigint, ids text[], epochs bigint[], starts bigint[], sizes bigint[], blobs bytea
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
+    mine tid[];
     done text[];
     burdened jsonb;
     each record;
     telling boolean := is_telling();
 BEGIN
-    WITH gone AS (
-        DELETE FROM run USING unnest(ids, epochs, starts, sizes) AS told (id, epoch, start, size)
-        WHERE run.docket = of_docket AND run.id = told.id AND run.epoch = told.epoch AND run.state = 'running'
-        RETURNING run.*, told.start AS result_start, told.size AS result_size
+    mine := ARRAY(
+        SELECT held.address FROM unnest(ids, epochs) AS told (id, epoch) CROSS JOIN LATERAL (
+            SELECT ctid AS address FROM run
+            WHERE docket = of_docket AND id = told.id AND epoch = told.epoch AND state = 'running' FOR UPDATE
+        ) AS held
+    );
+    WITH buried AS (
+        DELETE FROM run WHERE ctid = ANY (mine) RETURNING run.*
+    ), gone AS (
+        SELECT buried.*, told.start AS result_start, told.size AS result_size
+        FROM buried JOIN unnest(ids, starts, sizes) AS told (id, start, size) USING (id)
     ), kept AS (
         INSERT INTO ended (
             docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe,
@@ -60,12 +68,12 @@ BEGIN
         FROM gone WHERE keep_completed > 0 OR children > 0
     )
     SELECT array_agg(id), jsonb_agg(jsonb_build_object(
-            'id', id, 'key', COALESCE(key, id), 'limits', limits, 'children', children, 'failures', failures,
-            'worker', worker, 'has_result', result_size >= 0, 'kept', keep_completed > 0 OR children > 0
-        )) FILTER (WHERE limits IS NOT NULL OR children > 0 OR telling OR (keep_completed <= 0 AND failures > 0) OR waits_for < 0)
+            'id', id, 'key', COALESCE(key, id), 'limits', limits, 'children', children, 'worker', worker,
+            'has_result', result_size >= 0
+        )) FILTER (WHERE limits IS NOT NULL OR children > 0 OR telling)
     INTO done, burdened FROM gone;
     FOR each IN SELECT * FROM jsonb_to_recordset(burdened) AS one (
-        id text, key text, limits jsonb, children integer, failures integer, worker text, has_result boolean, kept boolean
+        id text, key text, limits jsonb, children integer, worker text, has_result boolean
     ) LOOP
         IF telling THEN
             PERFORM tell(jsonb_build_object(
@@ -93,14 +101,18 @@ $$;
 
 -- Drop the history and the parents of runs whose record was not kept.
 CREATE OR REPLACE FUNCTION forget_remains(of_docket bigint, ids text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    gone text[];
 BEGIN
     IF NOT EXISTS (SELECT FROM error WHERE docket = of_docket) AND NOT EXISTS (SELECT FROM edge WHERE docket = of_docket) THEN
         RETURN;
     END IF;
-    DELETE FROM error USING unnest(ids) AS gone (id) WHERE error.docket = of_docket AND error.run = gone.id
-        AND NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND ended.id = gone.id);
-    DELETE FROM edge USING unnest(ids) AS gone (id) WHERE edge.docket = of_docket AND edge.child = gone.id
-        AND NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND ended.id = gone.id);
+    gone := ARRAY(
+        SELECT each FROM unnest(ids) AS each
+        WHERE NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND id = each OFFSET 0)
+    );
+    DELETE FROM error WHERE docket = of_docket AND run = ANY (gone);
+    DELETE FROM edge WHERE docket = of_docket AND child = ANY (gone);
 END
 $$;
 

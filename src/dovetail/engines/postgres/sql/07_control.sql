@@ -14,14 +14,18 @@ DECLARE
     stopping text[];
 BEGIN
     UPDATE run SET lease = until WHERE ctid = ANY (ARRAY(
-        SELECT run.ctid FROM unnest(ids, epochs) AS mine (id, epoch)
-        JOIN run ON run.docket = of_docket AND run.id = mine.id AND run.epoch = mine.epoch AND run.state = 'running'
-        ORDER BY run.id FOR UPDATE OF run SKIP LOCKED
+        SELECT held.address FROM unnest(ids, epochs) AS mine (id, epoch) CROSS JOIN LATERAL (
+            SELECT ctid AS address FROM run
+            WHERE docket = of_docket AND id = mine.id AND epoch = mine.epoch AND state = 'running'
+            FOR UPDATE SKIP LOCKED
+        ) AS held
     ));
-    SELECT array_agg(mine.id) FILTER (WHERE run.id IS NULL), array_agg(mine.id) FILTER (WHERE run.stop)
+    SELECT array_agg(mine.id) FILTER (WHERE held.stop IS NULL), array_agg(mine.id) FILTER (WHERE held.stop)
     INTO lost, stopping
-    FROM unnest(ids, epochs) AS mine (id, epoch)
-    LEFT JOIN run ON run.docket = of_docket AND run.id = mine.id AND run.epoch = mine.epoch AND run.state = 'running';
+    FROM unnest(ids, epochs) AS mine (id, epoch) LEFT JOIN LATERAL (
+        SELECT stop FROM run
+        WHERE docket = of_docket AND id = mine.id AND epoch = mine.epoch AND state = 'running' OFFSET 0
+    ) AS held ON true;
     IF leaving THEN
         DELETE FROM worker WHERE docket = of_docket AND id = worker_id;
     ELSE
@@ -61,9 +65,9 @@ BEGIN
     SELECT * INTO newest FROM live_of_key(of_docket, of_key) LIMIT 1;
     IF newest.id IS NULL THEN
         RETURN CASE WHEN EXISTS (
-            SELECT FROM ended WHERE docket = of_docket AND key = of_key AND expires > now
+            SELECT FROM ended WHERE docket = of_docket AND key = of_key AND expires + 0 > now
         ) OR EXISTS (
-            SELECT FROM ended WHERE docket = of_docket AND id = of_key AND key IS NULL AND expires > now
+            SELECT FROM ended WHERE docket = of_docket AND id = of_key AND key IS NULL AND expires + 0 > now
         ) THEN 'over' ELSE 'unknown' END;
     END IF;
     IF newest.state = 'running' THEN
@@ -157,16 +161,21 @@ BEGIN
         parent_id := revived[cardinality(revived)];
         revived := revived[:cardinality(revived) - 1];
         FOR child IN
-            SELECT ended.* FROM edge JOIN ended ON ended.docket = edge.docket AND ended.id = edge.child
-            WHERE edge.docket = of_docket AND edge.parent = parent_id AND ended.state = 'cancelled'
-                AND ended.doomed_by = parent_id
-            ORDER BY ended.id FOR UPDATE OF ended
+            SELECT fallen.* FROM (
+                SELECT edge.child FROM edge WHERE docket = of_docket AND parent = parent_id ORDER BY edge.child
+            ) AS hanging CROSS JOIN LATERAL (
+                SELECT * FROM ended
+                WHERE docket = of_docket AND id = hanging.child AND state = 'cancelled' AND doomed_by = parent_id
+                FOR UPDATE
+            ) AS fallen
         LOOP
             -- Unless another parent still keeps it from running.
             other := NULL;
             IF NOT child.after_failure THEN
-                SELECT ended.id INTO other FROM edge JOIN ended ON ended.docket = edge.docket AND ended.id = edge.parent
-                WHERE edge.docket = of_docket AND edge.child = child.id AND ended.state IN ('failed', 'cancelled') LIMIT 1;
+                SELECT parent INTO other FROM edge WHERE docket = of_docket AND edge.child = child.id AND EXISTS (
+                    SELECT FROM ended
+                    WHERE docket = of_docket AND id = edge.parent AND state IN ('failed', 'cancelled') OFFSET 0
+                ) LIMIT 1;
             END IF;
             IF other IS NOT NULL THEN
                 UPDATE ended SET doomed_by = other WHERE docket = of_docket AND id = child.id;
@@ -199,11 +208,11 @@ BEGIN
     IF EXISTS (SELECT FROM live_of_key(of_docket, COALESCE(was.key, was.id))) THEN
         RETURN false;
     END IF;
-    SELECT COUNT(*) INTO waiting FROM edge JOIN run ON run.docket = edge.docket AND run.id = edge.parent
-    WHERE edge.docket = of_docket AND edge.child = run_id;
+    SELECT COUNT(*) INTO waiting FROM edge WHERE docket = of_docket AND child = run_id
+        AND EXISTS (SELECT FROM run WHERE docket = of_docket AND id = edge.parent OFFSET 0);
     IF waiting > 0 THEN
         -- It waits again for those of its parents that are not over.
-        UPDATE edge SET met = NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND id = edge.parent)
+        UPDATE edge SET met = NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND id = edge.parent OFFSET 0)
         WHERE docket = of_docket AND child = run_id;
     END IF;
     new_state := CASE WHEN waiting > 0 THEN 'waiting' ELSE 'queued' END;

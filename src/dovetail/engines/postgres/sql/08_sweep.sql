@@ -17,16 +17,17 @@ BEGIN
     expired := ARRAY(
         SELECT id FROM ended
         WHERE docket = of_docket AND expires <= now AND (children = 0 OR NOT EXISTS (
-            SELECT FROM edge JOIN run ON run.docket = edge.docket AND run.id = edge.child
-            WHERE edge.docket = of_docket AND edge.parent = ended.id
+            SELECT FROM edge WHERE docket = of_docket AND parent = ended.id
+                AND EXISTS (SELECT FROM run WHERE docket = of_docket AND id = edge.child OFFSET 0)
+            OFFSET 0
         ))
         ORDER BY expires LIMIT at_most FOR UPDATE SKIP LOCKED
     );
     IF cardinality(expired) > 0 THEN
-        DELETE FROM ended USING unnest(expired) AS gone (id) WHERE ended.docket = of_docket AND ended.id = gone.id;
-        DELETE FROM error USING unnest(expired) AS gone (id) WHERE error.docket = of_docket AND error.run = gone.id;
-        DELETE FROM edge USING unnest(expired) AS gone (id) WHERE edge.docket = of_docket AND edge.parent = gone.id;
-        DELETE FROM edge USING unnest(expired) AS gone (id) WHERE edge.docket = of_docket AND edge.child = gone.id;
+        DELETE FROM ended WHERE docket = of_docket AND id = ANY (expired);
+        DELETE FROM error WHERE docket = of_docket AND run = ANY (expired);
+        DELETE FROM edge WHERE docket = of_docket AND parent = ANY (expired);
+        DELETE FROM edge WHERE docket = of_docket AND child = ANY (expired);
     END IF;
     DELETE FROM worker WHERE docket = of_docket AND last_seen <= now - silent_for;
     GET DIAGNOSTICS workers = ROW_COUNT;
@@ -42,10 +43,10 @@ BEGIN
     GET DIAGNOSTICS past_starts = ROW_COUNT;
     -- A queue where nothing waits begins again at nought.
     DELETE FROM share WHERE docket = of_docket AND NOT EXISTS (
-        SELECT FROM run WHERE run.docket = of_docket AND run.state = 'queued' AND run.queue = share.queue
+        SELECT FROM run WHERE run.docket = of_docket AND run.state = 'queued' AND run.queue = share.queue OFFSET 0
     );
     DELETE FROM opening WHERE docket = of_docket AND NOT EXISTS (
-        SELECT FROM run WHERE run.docket = of_docket AND run.parked_on = opening.limit_key
+        SELECT FROM run WHERE run.docket = of_docket AND run.parked_on = opening.limit_key OFFSET 0
     );
     repaired := free_orphans(of_docket);
     -- Turns are never lost, so this finds work only after damage.
@@ -71,13 +72,13 @@ DECLARE
 BEGIN
     FOR orphan IN
         SELECT limit_key, run FROM slot WHERE docket = of_docket AND NOT EXISTS (
-            SELECT FROM run WHERE run.docket = of_docket AND run.id = slot.run AND run.state = 'running'
+            SELECT FROM run WHERE run.docket = of_docket AND run.id = slot.run AND run.state = 'running' OFFSET 0
         )
     LOOP
         IF try_lock_limits(of_docket, ARRAY[orphan.limit_key]) THEN
             -- Looked at again under the lock: a claimer may have been about to start it.
             DELETE FROM slot WHERE docket = of_docket AND limit_key = orphan.limit_key AND run = orphan.run AND NOT EXISTS (
-                SELECT FROM run WHERE run.docket = of_docket AND run.id = orphan.run AND run.state = 'running'
+                SELECT FROM run WHERE run.docket = of_docket AND run.id = orphan.run AND run.state = 'running' OFFSET 0
             );
             IF FOUND THEN
                 freed := freed + 1;
