@@ -11,8 +11,9 @@ import msgspec
 
 from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.engine import statements
-from dovetail.engines.postgres import answers, migrating, requests, sight
+from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
+from dovetail.engines.postgres.failing import enlisted
 from dovetail.engines.postgres.gathering import Gatherer
 from dovetail.engines.postgres.location import locate
 from dovetail.engines.postgres.news import News
@@ -63,6 +64,7 @@ class PostgresEngine:
         self._durability = durability
         self._goes_by_the_server = isinstance(clock, SystemClock)
         self._docket = 0
+        self._token = ""
         self._opened: Opened | None = None
 
     async def __aenter__(self) -> Self:
@@ -71,8 +73,8 @@ class PostgresEngine:
             async with pool.lend() as wire:
                 if not await migrating.check(wire, self._location):
                     await migrating.migrate(wire, self._location)
-                statement = f'SELECT "{self._location.schema}".docket_of($1)'
-                ((self._docket,),) = await wire.ask(statement, (put(self._name),))
+                statement = f'SELECT * FROM "{self._location.schema}".docket_of($1)'
+                ((self._docket, self._token),) = await wire.ask(statement, (put(self._name),))
         except BaseException:
             await pool.close()
             raise
@@ -103,13 +105,33 @@ class PostgresEngine:
 
     async def place(self, runs: Sequence[NewRun]) -> list[Placement]:
         """Place the runs in one transaction."""
-        blobs = Blobs()
-        asked = put_json(requests.of_runs(runs, blobs))
-        answer = answers.placed.decode(
-            await self._call("schedule", self._docket, self._now, asked, blobs.joined(), False)
-        )
+        if len(runs) == 1 and requests.is_plain_run(runs[0]):
+            said = await self._call("schedule_plain", self._docket, self._now, *requests.of_plain_run(runs[0]))
+        else:
+            blobs = Blobs()
+            asked = put_json(requests.of_runs(runs, blobs))
+            said = await self._call("schedule", self._docket, self._now, asked, blobs.joined(), False)
+        answer = answers.placed.decode(said)
         self._tell(answer)
         return answer.placements([run.id for run in runs])
+
+    async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
+        """Place the runs in the transaction that a connection of the caller's has open. Nobody is told of them: a
+        worker finds them when it looks by itself."""
+        _ = self._open
+        blobs = Blobs()
+        asked = put_json(requests.of_runs(runs, blobs))
+        function = f'"{self._location.schema}".schedule_within'
+        try:
+            said = await enlisting.ask(
+                connection, function, (self._docket, self._token, self._now, asked, blobs.joined())
+            )
+        except Exception as error:
+            meant = enlisted(error, self._location)
+            if meant is error:
+                raise
+            raise meant from error
+        return answers.placed.decode(said).placements([run.id for run in runs])
 
     async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
         if want <= 0:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dovetail.engines.postgres.enlisting import sqlstate_of
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.texts import get
 from dovetail.errors import (
     DovetailError,
     EngineFull,
     EngineUnavailable,
+    InvalidArgument,
     OutcomeUnknown,
     SchemaOutdated,
     StoreDamaged,
@@ -18,6 +20,7 @@ from dovetail.errors import (
 )
 
 UNKNOWN_PARENT = "DV001"
+ANOTHER_DATABASE = "DV002"
 _RETRIED = frozenset({"40001", "40P01", "55P03"})
 _FULL = frozenset({"53100", "53200"})
 _READ_ONLY = "25006"
@@ -33,9 +36,9 @@ class ConnectionLost(OutcomeUnknown):
     """The connection broke after something was sent: it may or may not have been done."""
 
 
-def translated(error: Exception, location: Location) -> DovetailError:
+def translated(error: Exception, location: Location, state: str | None = None) -> DovetailError:
     """What an error means to whoever asked."""
-    state: str | None = getattr(error, "sqlstate", None)
+    state = state or getattr(error, "sqlstate", None)
     if state is None or state.startswith(("08", "57P")) or state == "25P03":
         return unavailable(error, location, sent=True)
     where, said = location.shown, _first_line(error)
@@ -55,6 +58,18 @@ def translated(error: Exception, location: Location) -> DovetailError:
     if state.startswith(("53", "57", "58")):
         return EngineUnavailable(f"{where} cannot serve this now: {said}")
     return StoreDamaged(f"{where} holds something that cannot be read: {type(error).__name__}: {said}")
+
+
+def enlisted(error: Exception, location: Location) -> Exception:
+    """What an error means that came up in a transaction of the caller's. What is not ours to explain stays as it is."""
+    state, cause = sqlstate_of(error)
+    if state == ANOTHER_DATABASE:
+        return InvalidArgument(
+            f"connection leads to a database that does not hold this docket; it is kept at {location.shown}"
+        )
+    if state in (UNKNOWN_PARENT, _DENIED, *_MISSING) and isinstance(cause, Exception):
+        return translated(cause, location, state)
+    return error
 
 
 def unavailable(error: BaseException, location: Location, *, sent: bool = False) -> DovetailError:

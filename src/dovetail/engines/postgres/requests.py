@@ -53,6 +53,21 @@ def of_runs(runs: Sequence[NewRun], blobs: Blobs) -> list[dict[str, Any]]:
     return requests
 
 
+def of_plain_run(run: NewRun) -> tuple[Any, ...]:
+    """A run that has nothing but arguments, as `schedule_plain` takes it."""
+    is_delayed = isinstance(run.due, timedelta)
+    return (
+        run.id, put(run.task), put(run.queue), -run.priority,
+        None if is_delayed else to_microseconds(run.due),  # pyright: ignore[reportArgumentType]
+        duration_to_microseconds(run.due) if is_delayed else None,  # pyright: ignore[reportArgumentType]
+        run.attempt, run.crash_limit, *_kept(run.retention), run.payload, run.conflict.value,
+    )  # fmt: skip
+
+
+def is_plain_run(run: NewRun) -> bool:
+    return _shape(run) is not None
+
+
 def _shape(run: NewRun) -> Shape | None:
     """What runs must have in common to share a request; None for one that has to be placed by itself."""
     if run.key != run.id or run.after or run.limits or run.headers or run.group is not None or "," in run.id:

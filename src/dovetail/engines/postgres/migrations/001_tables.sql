@@ -7,6 +7,7 @@
 CREATE TABLE docket (
     id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name  text COLLATE "C" NOT NULL UNIQUE,
+    token uuid NOT NULL DEFAULT gen_random_uuid(), -- tells the docket from one of its name and number elsewhere
     holds bigint NOT NULL DEFAULT 0,        -- changes with every hold laid or lifted
     lapse bigint                            -- no lease ends before this; NULL: nobody knows
 );

@@ -13,6 +13,66 @@ BEGIN
 END
 $$;
 
+-- The same in a transaction of the caller's, on a connection that may lead to another database by mistake.
+CREATE OR REPLACE FUNCTION schedule_within(of_docket bigint, of_token uuid, at bigint, requests jsonb, payloads bytea)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM docket WHERE id = of_docket AND token = of_token) THEN
+        RAISE EXCEPTION USING ERRCODE = 'DV002', MESSAGE = 'this database does not hold that docket';
+    END IF;
+    RETURN schedule(of_docket, at, requests, payloads, true);
+END
+$$;
+
+-- The same for one run that has nothing but arguments, which is what most are: no JSON, and half the statements.
+CREATE OR REPLACE FUNCTION schedule_plain(
+    of_docket bigint, at bigint, run_id text, of_task text, of_queue text, of_priority bigint, of_due bigint,
+    of_delay bigint, of_attempt bigint, of_crash_limit bigint, kept_completed bigint, kept_failed bigint,
+    kept_cancelled bigint, of_payload bytea, of_conflict text
+) RETURNS text LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
+DECLARE
+    now bigint := time_of(at);
+    moment bigint := COALESCE(of_due, now + of_delay);
+    new_state text := CASE WHEN moment <= now THEN 'queued' ELSE 'scheduled' END;
+    known text;
+BEGIN
+    IF EXISTS (SELECT FROM run WHERE docket = of_docket AND key = run_id) THEN
+        -- Someone used its id as a key.
+        RETURN schedule(of_docket, now, jsonb_build_array(jsonb_build_object(
+            'id', run_id, 'task', of_task, 'queue', of_queue, 'priority', of_priority, 'due', moment,
+            'attempt', of_attempt, 'crash_limit', of_crash_limit, 'keep_completed', kept_completed,
+            'keep_failed', kept_failed, 'keep_cancelled', kept_cancelled, 'conflict', of_conflict, 'start', 1,
+            'size', length(of_payload), 'after', '[]'::jsonb, 'after_failure', false
+        )), of_payload, false);
+    END IF;
+    PERFORM begin_telling(of_docket);
+    INSERT INTO run (
+        docket, id, task, queue, priority, state, due, created, attempt, crash_limit, place,
+        keep_completed, keep_failed, keep_cancelled, payload
+    ) VALUES (
+        of_docket, run_id, of_task, of_queue, of_priority, new_state, moment, now, of_attempt, of_crash_limit,
+        CASE WHEN moment <= now
+            THEN COALESCE((SELECT place FROM share WHERE docket = of_docket AND queue = of_queue AND tribe = ''), 0)
+            ELSE 0 END,
+        kept_completed, kept_failed, kept_cancelled, of_payload
+    ) ON CONFLICT (docket, id) DO NOTHING;
+    IF NOT FOUND THEN
+        new_state := standing(of_docket, run_id);
+    ELSE
+        -- A request that was made before, and whose run is over by now: see place_alike.
+        SELECT state INTO known FROM ended WHERE docket = of_docket AND id = run_id;
+        IF known IS NOT NULL THEN
+            DELETE FROM run WHERE docket = of_docket AND id = run_id;
+            new_state := known;
+        ELSE
+            PERFORM note_work();
+            PERFORM tell_state(run_id, NULL, new_state, moment);
+        END IF;
+    END IF;
+    RETURN '{"placed":["' || letter_of(new_state) || '"],' || news(of_docket) || '}';
+END
+$$;
+
 CREATE OR REPLACE FUNCTION place_requests(of_docket bigint, now bigint, requests jsonb, payloads bytea, within boolean)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

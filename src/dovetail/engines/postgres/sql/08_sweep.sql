@@ -90,16 +90,15 @@ BEGIN
 END
 $$;
 
--- The number of a docket, made if there is none of that name.
-CREATE OR REPLACE FUNCTION docket_of(of_name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
-DECLARE
-    number bigint;
+-- The number of a docket and its token, made if there is none of that name.
+CREATE OR REPLACE FUNCTION docket_of(of_name text) RETURNS TABLE (number bigint, of_token text)
+LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
 BEGIN
-    SELECT id INTO number FROM docket WHERE name = of_name;
+    SELECT id, token::text INTO number, of_token FROM docket WHERE name = of_name;
     IF NOT FOUND THEN
         INSERT INTO docket (name) VALUES (of_name) ON CONFLICT (name) DO NOTHING;
-        SELECT id INTO number FROM docket WHERE name = of_name;
+        SELECT id, token::text INTO number, of_token FROM docket WHERE name = of_name;
     END IF;
-    RETURN number;
+    RETURN NEXT;
 END
 $$;
