@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
-from dovetail.engine import Engine
+from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
 from dovetail.execution import Disposition, Execution
@@ -194,6 +194,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -204,6 +205,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -214,6 +216,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[..., Any]: ...
     def add(
         self,
@@ -223,15 +226,17 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Any:
         """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
 
         `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
         call = self.call(function, when, key, queue=queue, priority=priority)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP)
+            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP, connection)
 
         return schedule
 
@@ -244,14 +249,29 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self, function: Callable[P, R], when: datetime, key: str, *, queue: str = "default", priority: int = 0
+        self,
+        function: Callable[P, R],
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self, function: str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
+        self,
+        function: str,
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[..., Any]: ...
     def replace(
         self,
@@ -261,13 +281,14 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
         call = self.call(function, when, checks.text(key, "key"), queue=queue, priority=priority)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE)
+            return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
 
         return schedule
 
@@ -317,13 +338,17 @@ class Docket:
 
         return make
 
-    async def add_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
+    async def add_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
         """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
-        return await self._schedule_many(calls, Conflict.KEEP, chunk_size)
+        return await self._schedule_many(calls, Conflict.KEEP, chunk_size, connection)
 
-    async def replace_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
+    async def replace_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
         """As `add_many`, but each takes the place of whatever waits under its key."""
-        return await self._schedule_many(calls, Conflict.REPLACE, chunk_size)
+        return await self._schedule_many(calls, Conflict.REPLACE, chunk_size, connection)
 
     async def schedule(self, execution: Execution[R]) -> Execution[R]:
         """Put a ready-made execution down, as `add` would."""
@@ -363,13 +388,23 @@ class Docket:
             priority=call.priority,
         )  # fmt: skip
 
-    async def _schedule_one(self, call: TaskCall, conflict: Conflict) -> Execution[Any]:
+    async def _schedule_one(self, call: TaskCall, conflict: Conflict, connection: Any) -> Execution[Any]:
         run = self._draft(call, conflict)
-        (placement,) = await self.engine.schedule([run])
+        (placement,) = await self._put_down([run], connection)
         return self._placed(call, run, placement)
 
+    async def _put_down(self, runs: list[NewRun], connection: Any) -> list[Placement]:
+        if connection is None:
+            return await self.engine.schedule(runs)
+        if not isinstance(self.engine, Enlists):
+            raise UsageError(
+                f"connection= needs a docket in a database with transactions, PostgreSQL or SQLite, and this one is kept"
+                f" at {redacted(self.url)}; leave it out and schedule once your transaction is committed"
+            )
+        return await self.engine.schedule_within(connection, runs)
+
     async def _schedule_many(
-        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None
+        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None, connection: Any
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
@@ -384,7 +419,7 @@ class Docket:
         runs = [self._draft(call, conflict) for call in wanted]
         placements: list[Placement] = []
         for start in range(0, len(runs), size):
-            placements += await self.engine.schedule(runs[start : start + size])
+            placements += await self._put_down(runs[start : start + size], connection)
         return [self._placed(*each) for each in zip(wanted, runs, placements, strict=True)]
 
     def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
