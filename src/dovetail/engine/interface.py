@@ -149,6 +149,31 @@ class Enlists(Protocol):
     async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]: ...
 
 
+class Transaction(Protocol):
+    """A transaction in which a task writes. What it wrote counts with the verdict, or not at all."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection. To commit is not the task's business."""
+        ...
+
+    async def finish(self, verdict: Verdict) -> Finished:
+        """Write the verdict, fenced by its epoch, and commit; FENCED, and all rolled back, when the claim is void.
+        After OutcomeUnknown nobody knows whether it was committed; the epoch still decides who may speak next."""
+        ...
+
+    async def abandon(self) -> None:
+        """Roll back. Doing so twice, or after `finish`, is the same as once."""
+        ...
+
+
+@runtime_checkable
+class Transacts(Protocol):
+    """An engine that can finish a run in the transaction in which its task wrote."""
+
+    async def transaction(self) -> Transaction: ...
+
+
 @runtime_checkable
 class Countable(Protocol):
     """An engine that can say how much it holds, for tests that look for what was left behind."""
