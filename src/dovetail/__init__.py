@@ -30,6 +30,7 @@ from dovetail.injection import (
     TaskArgument,
     TaskKey,
     TaskLogger,
+    TaskTransaction,
 )
 from dovetail.worker import Worker
 
@@ -66,6 +67,7 @@ __all__ = [
     "TaskCall",
     "TaskKey",
     "TaskLogger",
+    "TaskTransaction",
     "Timeout",
     "UnknownTask",
     "UsageError",

@@ -27,6 +27,7 @@ from dovetail.injection.context import (
     current_worker,
 )
 from dovetail.injection.resolution import resolved
+from dovetail.injection.transaction import TaskTransaction, open_transactions
 
 __all__ = [
     "CallArgument",
@@ -44,8 +45,10 @@ __all__ = [
     "TaskArgument",
     "TaskKey",
     "TaskLogger",
+    "TaskTransaction",
     "current_docket",
     "current_execution",
     "current_worker",
+    "open_transactions",
     "resolved",
 ]

@@ -23,6 +23,7 @@ from dovetail.model import Pulse as Heard
 from dovetail.model import WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, load_member
 from dovetail.worker.budget import Budget
+from dovetail.worker.completing import completing
 from dovetail.worker.intake import Intake
 from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
@@ -226,7 +227,7 @@ class Crew:
         self._threads = Threads(worker.concurrency)
         lines = Lines(self._clock, worker.labels())
         runner = Runner(docket, self._clock, self._threads, lines, worker.name, worker.fallback_task)
-        attend = runner.run if budget is None else budget.around(runner.run)
+        attend = completing(runner.run if budget is None else budget.around(runner.run))
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
         self.settler.settled = self.roster.settled
