@@ -398,8 +398,8 @@ class Docket:
             return await self.engine.schedule(runs)
         if not isinstance(self.engine, Enlists):
             raise UsageError(
-                f"connection= needs a docket in a database with transactions, PostgreSQL or SQLite, and this one is kept"
-                f" at {redacted(self.url)}; leave it out and schedule once your transaction is committed"
+                "connection= needs a docket in a database with transactions, PostgreSQL or SQLite, and this one is"
+                f" kept at {redacted(self.url)}; leave it out and schedule once your transaction is committed"
             )
         return await self.engine.schedule_within(connection, runs)
 

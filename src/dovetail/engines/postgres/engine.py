@@ -13,7 +13,7 @@ from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_mi
 from dovetail.engine import statements
 from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
-from dovetail.engines.postgres.failing import enlisted
+from dovetail.engines.postgres.failing import ConnectionLost, enlisted
 from dovetail.engines.postgres.gathering import Gatherer
 from dovetail.engines.postgres.location import locate
 from dovetail.engines.postgres.news import News
@@ -21,6 +21,9 @@ from dovetail.engines.postgres.pool import Pool
 from dovetail.engines.postgres.requests import Blobs
 from dovetail.engines.postgres.telling import Events, Listener, Notifier, Watcher
 from dovetail.engines.postgres.texts import get, put, put_json
+from dovetail.engines.postgres.transacting import SIZE as TASKS
+from dovetail.engines.postgres.transacting import TaskConnection, TaskTransaction
+from dovetail.engines.postgres.wire import Wire
 from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import (
     AttemptError,
@@ -38,6 +41,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Settle,
     Survey,
     Swept,
     Topic,
@@ -61,25 +65,34 @@ class PostgresEngine:
         self._location = locate(url)
         self._name = docket
         self._clock = clock
-        self._durability = durability
+        self.durability = durability
         self._goes_by_the_server = isinstance(clock, SystemClock)
         self._docket = 0
         self._token = ""
         self._opened: Opened | None = None
 
     async def __aenter__(self) -> Self:
-        pool = Pool(self._location, self._durability)
+        pool = Pool(self._location, self.durability)
         try:
-            async with pool.lend() as wire:
-                if not await migrating.check(wire, self._location):
-                    await migrating.migrate(wire, self._location)
-                statement = f'SELECT * FROM "{self._location.schema}".docket_of($1)'
-                ((self._docket, self._token),) = await wire.ask(statement, (put(self._name),))
+            await self._find_docket(pool)
         except BaseException:
             await pool.close()
             raise
         self._opened = Opened(self, pool, self._location.schema, self._docket)
         return self
+
+    async def _find_docket(self, pool: Pool, attempts: int = 5) -> None:
+        """See to the schema and the docket. A connection that breaks meanwhile is no reason to give up."""
+        try:
+            async with pool.lend() as wire:
+                if not await migrating.check(wire, self._location):
+                    await migrating.migrate(wire, self._location)
+                statement = f'SELECT * FROM "{self._location.schema}".docket_of($1)'  # noqa: S608 - a validated name
+                ((self._docket, self._token),) = await wire.ask(statement, (put(self._name),))
+        except ConnectionLost as error:
+            if attempts == 1:
+                raise EngineUnavailable(str(error)) from error
+            await self._find_docket(pool, attempts - 1)
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._opened = self._opened, None
@@ -87,11 +100,11 @@ class PostgresEngine:
             await opened.close()
 
     def twin(self) -> PostgresEngine:
-        return PostgresEngine(self._url, self._name, clock=self._clock, durability=self._durability)
+        return PostgresEngine(self._url, self._name, clock=self._clock, durability=self.durability)
 
     async def migrate(self, to: int | None = None) -> int:
         """Works on an engine that is not open too: one cannot be opened on an old schema."""
-        pool = Pool(self._location, self._durability)
+        pool = Pool(self._location, self.durability)
         try:
             async with pool.lend() as wire:
                 return await migrating.migrate(wire, self._location, to)
@@ -151,15 +164,28 @@ class PostgresEngine:
 
     async def settle(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         """Finish the runs in one transaction."""
-        blobs = Blobs()
         plain, others = requests.split(verdicts)
-        ids, epochs, starts, sizes = requests.of_plain(plain, blobs)
-        asked = put_json([requests.of_verdict(verdict, blobs) for verdict in others])
-        answer = answers.done.decode(
-            await self._call("finish", self._docket, self._now, ids, epochs, starts, sizes, asked, blobs.joined())
-        )
+        answer = answers.done.decode(await self._call("finish", *self._verdicts(plain, others)))
         self._tell(answer)
         return await self._words(verdicts, plain, answer)
+
+    def _verdicts(self, plain: list[Settle], others: Sequence[Verdict]) -> tuple[Any, ...]:
+        blobs = Blobs()
+        ids, epochs, starts, sizes = requests.of_plain(plain, blobs)
+        asked = put_json([requests.of_verdict(verdict, blobs) for verdict in others])
+        return self._docket, self._now, ids, epochs, starts, sizes, asked, blobs.joined()
+
+    async def transaction(self) -> TaskTransaction:
+        return await TaskTransaction.begin(self._open.task_pool, self._settle_within)
+
+    async def _settle_within(self, wire: Wire, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Finish runs in the transaction that is open on a connection."""
+        values = self._verdicts([], verdicts)
+        marks = ", ".join(f"${n}" for n in range(1, len(values) + 1))
+        rows = await wire.ask(f'SELECT "{self._location.schema}".finish({marks})', values)
+        answer = answers.done.decode(rows[0][0])
+        self._tell(answer)
+        return answer.answers
 
     async def _words(
         self, verdicts: Sequence[Verdict], plain: Sequence[Verdict], answer: answers.Done
@@ -171,8 +197,7 @@ class PostgresEngine:
         words = dict[int, Finished]()
         if late:
             # Not plain after all: void, or accepted before. Asked again by themselves, they are told which.
-            asked = put_json([requests.of_verdict(verdict, Blobs()) for verdict in late])
-            again = answers.done.decode(await self._call("finish", self._docket, self._now, [], [], [], [], asked, b""))
+            again = answers.done.decode(await self._call("finish", *self._verdicts([], late)))
             words |= {id(each): word for each, word in zip(late, again.answers, strict=True)}
         spoken_for = {id(each) for each in plain}
         rest = iter(answer.answers)
@@ -303,6 +328,7 @@ class Opened:
     def __init__(self, engine: PostgresEngine, pool: Pool, schema: str, docket: int) -> None:
         channel = f"{schema}/{docket}"
         self.pool = pool
+        self.task_pool = Pool(pool.location, engine.durability, TASKS, TaskConnection)
         self.caller = Caller(pool.location, pool)
         self.listener = Listener(pool.location, docket, channel)
         self._notifier = Notifier(pool, channel)
@@ -320,6 +346,7 @@ class Opened:
         await self.finishes.close()
         await self._notifier.close()
         await self.listener.close()
+        await self.task_pool.close()
         await self.pool.close()
 
 

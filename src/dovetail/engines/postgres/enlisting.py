@@ -31,12 +31,13 @@ async def ask(connection: Any, function: str, values: Sequence[Any]) -> Any:
 
 def _statement(function: str, mark: Callable[[int], str]) -> str:
     marks = ", ".join(f"CAST({mark(n)} AS {kind})" for n, kind in enumerate(TYPES, 1))
-    return f"SELECT {function}({marks})"  # noqa: S608 - names of our own
+    return f"SELECT {function}({marks})"
 
 
 def _needs_transaction() -> InvalidArgument:
     return InvalidArgument(
-        "connection has no transaction open, so there is nothing to schedule within; begin one, or leave connection= out"
+        "connection has no transaction open, so there is nothing to schedule within; begin one, or leave"
+        " connection= out"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from dovetail.engines.postgres.location import Location
-from dovetail.engines.postgres.wire import Wire
+from dovetail.engines.postgres.wire import Connection, Wire
 from dovetail.errors import DovetailError, EngineUnavailable
 
 SIZE = 6
@@ -18,8 +18,11 @@ OLDEST = 130000
 class Pool:
     """Lends connections. It belongs to the event loop in which it was opened."""
 
-    def __init__(self, location: Location, durability: str = "durable", size: int = SIZE) -> None:
+    def __init__(
+        self, location: Location, durability: str = "durable", size: int = SIZE, kind: type[Connection] | None = None
+    ) -> None:
         self.location = location
+        self._kind = kind
         self._durability = durability
         self._room = asyncio.Semaphore(size)
         self._idle: list[Wire] = []
@@ -27,15 +30,26 @@ class Pool:
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[Wire]:
-        async with self._room:
-            wire = await self._take()
-            try:
-                yield wire
-            finally:
-                if self._closed or not wire.is_open:
-                    await wire.close()
-                else:
-                    self._idle.append(wire)
+        wire = await self.take()
+        try:
+            yield wire
+        finally:
+            await self.give_back(wire)
+
+    async def take(self) -> Wire:
+        await self._room.acquire()
+        try:
+            return await self._take()
+        except BaseException:
+            self._room.release()
+            raise
+
+    async def give_back(self, wire: Wire) -> None:
+        self._room.release()
+        if self._closed or not wire.is_open:
+            await wire.close()
+        else:
+            self._idle.append(wire)
 
     async def _take(self) -> Wire:
         # The one used last is the likeliest to be alive, and its caches are warm.
@@ -43,7 +57,7 @@ class Pool:
             wire = self._idle.pop()
             if wire.is_open:
                 return wire
-        wire = await Wire.connect(self.location)
+        wire = await (Wire.connect(self.location, self._kind) if self._kind else Wire.connect(self.location))
         try:
             await check_server(wire, self.location, self._durability)
         except DovetailError:

@@ -16,6 +16,8 @@ try:
 except ImportError as error:
     raise UsageError("PostgreSQL needs a driver: pip install 'dovetail-tasks[postgres]'") from error
 
+Connection = psycopg.AsyncConnection[Any]
+BINARY = psycopg.pq.Format.BINARY
 CONNECT_TIMEOUT = 10
 """Seconds that a server may take to answer a new connection."""
 PATIENCE = 60.0
@@ -34,7 +36,7 @@ _SETTINGS = {
 class Wire:
     """One connection. Whatever goes wrong in a way that nobody expects ends it."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], location: Location) -> None:
+    def __init__(self, connection: Connection, location: Location) -> None:
         self._connection = connection
         self._location = location
         self._asking = asyncio.Lock()
@@ -42,12 +44,11 @@ class Wire:
         self._lost: Callable[[], None] | None = None
 
     @classmethod
-    async def connect(cls, location: Location) -> Wire:
+    async def connect(cls, location: Location, kind: type[Connection] = psycopg.AsyncConnection) -> Wire:
         try:
-            connection = await psycopg.AsyncConnection.connect(
+            connection = await kind.connect(
                 location.url,
                 autocommit=True,
-                cursor_factory=psycopg.AsyncRawCursor,
                 prepare_threshold=None if location.pooled else 0,
                 **_settings(location.url),
             )
@@ -56,6 +57,11 @@ class Wire:
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         return cls(connection, location)
+
+    @property
+    def connection(self) -> Connection:
+        """The driver's own, for one who writes through it beside us."""
+        return self._connection
 
     @property
     def is_open(self) -> bool:
@@ -67,7 +73,8 @@ class Wire:
             self._stop_reading()
             try:
                 async with asyncio.timeout(patience):
-                    cursor = self._connection.cursor(binary=True)
+                    cursor = psycopg.AsyncRawCursor(self._connection)
+                    cursor.format = BINARY
                     await cursor.execute(statement.encode(), values)
                     return await cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:

@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
-from dovetail.engines.sqlite import claiming, connection, control, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite import claiming, connection, control, enlisting, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
 from dovetail.engines.sqlite.session import Session
@@ -91,6 +92,20 @@ class SqliteEngine:
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
         return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
+
+    async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
+        """Place the runs in the transaction that a connection of the caller's has open on the same file. Nobody is told
+        of them: a worker finds them when it looks by itself."""
+        self._opened()
+
+        def place(db: sqlite3.Connection) -> list[Placement]:
+            session = Session(db, self._docket, self._clock.microseconds(), frozenset())
+            return scheduling.schedule(session, runs)
+
+        try:
+            return await enlisting.within(connection, self._location, place)
+        except sqlite3.Error as error:
+            raise translated(error, self._location) from error
 
     async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
         leapt = self._clock.leapt_within
