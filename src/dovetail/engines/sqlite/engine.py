@@ -18,6 +18,7 @@ from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
 from dovetail.engines.sqlite.session import Session
 from dovetail.engines.sqlite.store import STORES, Store, Watcher
+from dovetail.engines.sqlite.transacting import TaskTransaction
 from dovetail.errors import EngineUnavailable, InvalidArgument, StoreDamaged
 from dovetail.model import (
     Cancelled,
@@ -63,6 +64,7 @@ class SqliteEngine:
         self._lane = lane
         self._store: Store | None = None
         self._docket = 0
+        self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -119,6 +121,16 @@ class SqliteEngine:
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._write(partial(finishing.finish, verdicts=verdicts))
+
+    async def transaction(self) -> TaskTransaction:
+        """A transaction on the same file. Nobody is told of the end that is written there."""
+        self._opened()
+
+        def say(db: sqlite3.Connection, verdict: Verdict) -> Finished:
+            session = Session(db, self._docket, self._clock.microseconds(), frozenset())
+            return finishing.finish(session, [verdict])[0]
+
+        return await TaskTransaction.begin(self._location, self._durability, say, self._turn)
 
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
         beat = partial(control.heartbeat, worker=worker, claims=claims, lease=lease)
