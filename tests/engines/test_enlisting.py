@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,15 @@ async def noop(number: int) -> None: ...
 
 class Rollback(Exception):
     """Raised inside a transaction to end it."""
+
+
+@asynccontextmanager
+async def rolled_back(opened: Open, place: str) -> AsyncIterator[Any]:
+    """A transaction of that kind that ends in an error."""
+    with suppress(Rollback):
+        async with opened(place) as connection:
+            yield connection
+            raise Rollback
 
 
 # One way to open each kind of connection. Leaving by Rollback rolls back, otherwise the work is committed.
@@ -159,10 +168,8 @@ class TestPostgres:
     async def test_a_run_is_gone_with_what_is_rolled_back(
         self, postgres: Docket, postgres_url: str, opened: Open
     ) -> None:
-        with pytest.raises(Rollback):
-            async with opened(postgres_url) as connection:
-                await postgres.add(noop, connection=connection)(1)
-                raise Rollback
+        async with rolled_back(opened, postgres_url) as connection:
+            await postgres.add(noop, connection=connection)(1)
         assert await keys_of(postgres) == set()
 
     @EVERY_POSTGRES
@@ -178,10 +185,8 @@ class TestPostgres:
     async def test_a_run_is_replaced_within(self, postgres: Docket, postgres_url: str) -> None:
         soon = datetime.now(UTC) + timedelta(hours=1)
         await postgres.add(noop, when=soon, key="one")(1)
-        with pytest.raises(Rollback):
-            async with psycopg_async(postgres_url) as connection:
-                await postgres.replace(noop, soon, "one", connection=connection)(2)
-                raise Rollback
+        async with rolled_back(psycopg_async, postgres_url) as connection:
+            await postgres.replace(noop, soon, "one", connection=connection)(2)
         (run,) = await postgres.engine.find(RunQuery())
         async with psycopg_async(postgres_url) as connection:
             await postgres.replace(noop, soon, "one", connection=connection)(2)
@@ -232,10 +237,10 @@ class TestPostgres:
         async with await psycopg.AsyncConnection.connect(elsewhere) as connection:
             with pytest.raises(SchemaOutdated, match="schema 'dovetail'"):
                 await postgres.add(noop, connection=connection)(1)
-        async with Docket(postgres.name, elsewhere):
-            async with await psycopg.AsyncConnection.connect(elsewhere) as connection:
-                with pytest.raises(InvalidArgument, match="does not hold this docket"):
-                    await postgres.add(noop, connection=connection)(1)
+        other = await psycopg.AsyncConnection.connect(elsewhere)
+        async with Docket(postgres.name, elsewhere), other as connection:
+            with pytest.raises(InvalidArgument, match="does not hold this docket"):
+                await postgres.add(noop, connection=connection)(1)
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
@@ -328,10 +333,8 @@ class TestSqlite:
 
     @EVERY_SQLITE
     async def test_a_run_is_gone_with_what_is_rolled_back(self, sqlite: Docket, path: str, opened: Open) -> None:
-        with pytest.raises(Rollback):
-            async with opened(path) as connection:
-                await sqlite.add(noop, connection=connection)(1)
-                raise Rollback
+        async with rolled_back(opened, path) as connection:
+            await sqlite.add(noop, connection=connection)(1)
         assert await keys_of(sqlite) == set()
 
     @EVERY_SQLITE

@@ -12,10 +12,12 @@ from tests.servers.postgres import PostgresServer, installed
 
 
 class TestPostgres(Conformance):
+    """As a user who is a worker and nothing more."""
+
     @pytest.fixture
-    def connect(self, postgres_url: str, clock: VirtualClock) -> Connect:
+    def connect(self, as_worker: str, clock: VirtualClock) -> Connect:
         docket = new_id()
-        return lambda: PostgresEngine(postgres_url, docket, clock=clock)
+        return lambda: PostgresEngine(as_worker, docket, clock=clock)
 
 
 @pytest.fixture(scope="session")

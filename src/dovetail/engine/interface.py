@@ -175,6 +175,23 @@ class Transacts(Protocol):
 
 
 @runtime_checkable
+class Plans(Protocol):
+    """An engine whose schema can be looked at before it is changed. None of this needs the engine to be open."""
+
+    async def plan(self) -> list[str]:
+        """The steps that are missing, by name; none if the schema is the newest."""
+        ...
+
+    def script(self) -> str:
+        """All steps, as SQL to read, or to run by hand."""
+        ...
+
+    def roles(self) -> str:
+        """The roles that may use the schema, as SQL for an administrator; empty where there are none."""
+        ...
+
+
+@runtime_checkable
 class Countable(Protocol):
     """An engine that can say how much it holds, for tests that look for what was left behind."""
 

@@ -19,6 +19,7 @@ from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown, UsageError
 from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new_id
 from tests.engines.postgres.effects import TABLE, leave_effect
+from tests.system.harness import eventually
 
 LEASE = timedelta(seconds=30)
 ROOT = Path(__file__).parents[3]
@@ -44,9 +45,13 @@ async def states(docket: Docket) -> Counter[State]:
 
 
 async def until_over(docket: Docket, count: int) -> None:
-    async with asyncio.timeout(90):
-        while (await docket.engine.survey()).count(State.COMPLETED, State.FAILED) < count:
-            await asyncio.sleep(0.05)
+    async def are_over() -> bool:
+        try:
+            return (await docket.engine.survey()).count(State.COMPLETED, State.FAILED) >= count
+        except (EngineUnavailable, OutcomeUnknown):
+            return False
+
+    await eventually(are_over, within=90)
 
 
 async def test_the_effect_is_there_with_the_end(docket: Docket, postgres_url: str) -> None:
@@ -150,24 +155,13 @@ async def test_every_effect_is_there_once_though_connections_are_killed(docket: 
     async with worker:
         running = asyncio.create_task(worker.run_forever(), name="worker")
         killing = asyncio.create_task(terminate_some(postgres_url, stop), name="killer")
-        await until_completed_despite_kills(docket, 300)
+        await until_over(docket, 300)
         stop.set()
         ended = await killing
         running.cancel()
         await asyncio.wait([running])
     assert ended > 20
     assert await effects(postgres_url, docket) == {execution.id: 2 for execution in executions}
-
-
-async def until_completed_despite_kills(docket: Docket, count: int) -> None:
-    async with asyncio.timeout(90):
-        while True:
-            try:
-                if (await docket.engine.survey()).count(State.COMPLETED) >= count:
-                    return
-            except (EngineUnavailable, OutcomeUnknown):
-                continue
-            await asyncio.sleep(0.05)
 
 
 async def test_every_effect_is_there_once_though_workers_are_killed(docket: Docket, postgres_url: str) -> None:
@@ -198,7 +192,9 @@ def start_worker(name: str, url: str) -> subprocess.Popen[bytes]:
 
 
 async def some_effects_more(url: str, docket: Docket) -> None:
-    before = len(await effects(url, docket))
-    async with asyncio.timeout(30):
-        while len(await effects(url, docket)) < min(before + 5, 200):
-            await asyncio.sleep(0.02)
+    wanted = min(len(await effects(url, docket)) + 5, 150)
+
+    async def are_there() -> bool:
+        return len(await effects(url, docket)) >= wanted
+
+    await eventually(are_there)

@@ -111,6 +111,20 @@ class PostgresEngine:
         finally:
             await pool.close()
 
+    async def plan(self) -> list[str]:
+        pool = Pool(self._location, self.durability)
+        try:
+            async with pool.lend() as wire:
+                return migrating.names_after(await migrating.version_of(wire, self._location))
+        finally:
+            await pool.close()
+
+    def script(self) -> str:
+        return f"BEGIN;\n\n{migrating.script(self._location.schema)}\nCOMMIT;\n"
+
+    def roles(self) -> str:
+        return migrating.roles(self._location.schema)
+
     # A run's life
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from dovetail.engine.registry import redacted
 from dovetail.errors import InvalidURL
@@ -32,7 +32,7 @@ def locate(url: str) -> Location:
         raise InvalidURL(f"url {redacted(url)!r} cannot be read: {error}") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in ("schema", "pooled")}
-    rest = urlencode([(name, value) for name, value in options if name not in ours])
+    rest = urlencode([(name, value) for name, value in options if name not in ours], quote_via=quote)
     plain = urlunsplit(parts._replace(scheme="postgresql", query=rest))
     if not parts.netloc:
         # `urlunsplit` drops the empty host, which stands for the local server.

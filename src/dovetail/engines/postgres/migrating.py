@@ -23,16 +23,22 @@ ATTEMPTS = 30
 SETTINGS = """SET search_path = {schema}, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off"""
 
-ROLES = ("owner", "enqueuer", "worker", "reader")
+
+def files_of_steps() -> list[tuple[int, Traversable]]:
+    """The migrations, by number."""
+    found: list[tuple[int, Traversable]] = []
+    for file in _folder("migrations").iterdir():
+        if match := re.fullmatch(r"(\d{3})_\w+\.sql", file.name):
+            found.append((int(match[1]), file))
+    return sorted(found, key=lambda step: step[0])
 
 
 def steps() -> list[tuple[int, str]]:
-    """The migrations, by number."""
-    found: list[tuple[int, str]] = []
-    for file in _folder("migrations").iterdir():
-        if match := re.fullmatch(r"(\d{3})_\w+\.sql", file.name):
-            found.append((int(match[1]), file.read_text(encoding="utf-8")))
-    return sorted(found)
+    return [(number, file.read_text(encoding="utf-8")) for number, file in files_of_steps()]
+
+
+def names_after(version: int) -> list[str]:
+    return [file.name.removesuffix(".sql") for number, file in files_of_steps() if number > version]
 
 
 def newest() -> int:
@@ -77,7 +83,11 @@ def roles(schema: str) -> str:
 
 async def version_of(wire: Wire, location: Location) -> int:
     """The version of the schema, 0 for none."""
-    ((exists,),) = await wire.ask("SELECT to_regclass($1) IS NOT NULL", (f"{location.schema}.schema_version",))
+    # Not by to_regclass, which may not see yet what another session has just made.
+    ((exists,),) = await wire.ask(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'schema_version')",
+        (location.schema,),
+    )
     if not exists:
         return 0
     rows = await wire.ask(f'SELECT version FROM "{location.schema}".schema_version')  # noqa: S608 - a validated name

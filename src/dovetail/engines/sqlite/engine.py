@@ -88,7 +88,20 @@ class SqliteEngine:
         )
 
     async def migrate(self, to: int | None = None) -> int:
+        if self._store is None:
+            async with self:
+                return await self.migrate(to)
         return await self._write(lambda session: connection.migrate_within(session.db, self._location, to))
+
+    async def plan(self) -> list[str]:
+        version = await asyncio.to_thread(connection.version_at, self._location)
+        return [name for number, name in connection.names() if number > version]
+
+    def script(self) -> str:
+        return "\n".join(text for _, text in connection.migrations())
+
+    def roles(self) -> str:
+        return ""
 
     # A run's life
 
