@@ -51,7 +51,7 @@ async def until_over(docket: Docket, count: int) -> None:
         except (EngineUnavailable, OutcomeUnknown):
             return False
 
-    await eventually(are_over, within=90)
+    await eventually(are_over, within=30)
 
 
 async def test_the_effect_is_there_with_the_end(docket: Docket, postgres_url: str) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.engines.postgres.failing import ConnectionLost, Contended
+from dovetail.engines.postgres.failing import ConnectionLost, Contended, nothing_done
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.pool import Pool
 from dovetail.errors import EngineUnavailable
@@ -34,8 +34,11 @@ class Caller:
         """The rows that a function answers. It is one that must not be repeated."""
         return await self.rows(self._statement(function, len(values), rows=True), values, repeatable=False)
 
-    async def read(self, statement: str, *values: Any) -> list[Any]:
-        return await self.rows(statement.replace("{schema}", self._schema), values)
+    async def read(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        try:
+            return await self.rows(statement.replace("{schema}", self._schema), values)
+        except ConnectionLost as error:
+            raise nothing_done(error) from error
 
     def _statement(self, function: str, count: int, *, rows: bool = False) -> str:
         known = self._statements.get((function, count))

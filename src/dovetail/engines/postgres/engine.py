@@ -260,32 +260,56 @@ class PostgresEngine:
         self._tell(answers.news.decode(await self._call("lift_holds", self._docket, lifted)))
 
     async def holds(self) -> list[Hold]:
-        rows = await self._open.caller.read(SQL["holds"], self._docket, await self._time())
+        rows = await self._open.caller.read(
+            SQL["holds"],
+            (
+                self._docket,
+                await self._time(),
+            ),
+        )
         return [sight.hold_of(row) for row in rows]
 
     # Sight
 
     async def find(self, query: RunQuery) -> Page[Run]:
         statement = sight.page_of(query, self._docket, await self._time())
-        rows = await self._open.caller.rows(sight.select(statement, query, self._location.schema), statement.values)
+        rows = await self._open.caller.read(sight.select(statement, query, self._location.schema), statement.values)
         more = len(rows) > query.limit
         rows = rows[: query.limit]
         ids = [row[0] for row in rows]
         parents: dict[str, list[str]] = {}
         errors: dict[str, list[AttemptError]] = {}
         if ids:
-            for child, parent in await self._open.caller.read(SQL["parents_of"], self._docket, ids):
+            for child, parent in await self._open.caller.read(
+                SQL["parents_of"],
+                (
+                    self._docket,
+                    ids,
+                ),
+            ):
                 parents.setdefault(child, []).append(get(parent))
         if any(row[24] for row in rows):
-            for run, *line in await self._open.caller.read(SQL["errors_of"], self._docket, ids):
+            for run, *line in await self._open.caller.read(
+                SQL["errors_of"],
+                (
+                    self._docket,
+                    ids,
+                ),
+            ):
                 errors.setdefault(run, []).append(sight.error_of(tuple(line)))
         runs = [sight.run_of(row, tuple(parents.get(row[0], ())), tuple(errors.get(row[0], ()))) for row in rows]
         return Page(runs, runs[-1].id if more else None)
 
     async def survey(self) -> Survey:
         now = await self._time()
-        counts = await self._open.caller.read(SQL["counts"], self._docket, now)
-        workers = await self._open.caller.read(SQL["workers"], self._docket)
+        counts = await self._open.caller.read(
+            SQL["counts"],
+            (
+                self._docket,
+                now,
+            ),
+        )
+        workers = await self._open.caller.read(SQL["workers"], (self._docket,))
         return Survey(
             from_microseconds(now), [sight.count_of(row) for row in counts], [sight.worker_of(row) for row in workers]
         )
@@ -309,7 +333,7 @@ class PostgresEngine:
         return Swept(*answer.swept)
 
     async def residue(self) -> dict[str, int]:
-        return dict(await self._open.caller.read(SQL["residue"], self._docket))
+        return dict(await self._open.caller.read(SQL["residue"], (self._docket,)))
 
     # Connection
 
@@ -320,7 +344,7 @@ class PostgresEngine:
 
     async def _time(self) -> int:
         now = self._now
-        return now if now is not None else await self._call("time_of", None)
+        return now if now is not None else (await self._open.caller.read(SQL["time"], ()))[0][0]
 
     async def _call(self, function: str, *values: Any, repeatable: bool = True) -> Any:
         return await self._open.caller.call(function, *values, repeatable=repeatable)

@@ -80,6 +80,11 @@ def unavailable(error: BaseException, location: Location, *, sent: bool = False)
     return EngineUnavailable(f"cannot reach {location.shown}: {said}")
 
 
+def nothing_done(error: DovetailError) -> DovetailError:
+    """A connection that was lost where nothing could be changed: the outcome is known after all."""
+    return EngineUnavailable(str(error)) if isinstance(error, ConnectionLost) else error
+
+
 def _detail(error: Any) -> str:
     diagnosis = getattr(error, "diag", None)
     return (diagnosis.message_detail if diagnosis is not None else getattr(error, "detail", None)) or '["", ""]'

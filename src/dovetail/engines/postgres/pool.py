@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from dovetail.engines.postgres.failing import nothing_done
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.wire import Connection, Wire
 from dovetail.errors import DovetailError, EngineUnavailable
@@ -60,9 +61,9 @@ class Pool:
         wire = await (Wire.connect(self.location, self._kind) if self._kind else Wire.connect(self.location))
         try:
             await check_server(wire, self.location, self._durability)
-        except DovetailError:
+        except DovetailError as error:
             await wire.close()
-            raise
+            raise nothing_done(error) from error
         return wire
 
     async def close(self) -> None:

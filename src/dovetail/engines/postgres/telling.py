@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Self
 
+from dovetail.engines.postgres.failing import nothing_done
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.news import News, events_of, messages
 from dovetail.engines.postgres.pool import Pool
@@ -107,8 +108,10 @@ class Listener:
         self._watchers.add(watcher)
         try:
             await self._tune()
-        except BaseException:
+        except BaseException as error:
             self._watchers.discard(watcher)
+            if isinstance(error, DovetailError):
+                raise nothing_done(error) from error
             raise
         if self._task is None:
             keep_on = self._poll() if self._location.pooled else self._keep_listening()

@@ -1,5 +1,8 @@
 -- Reading back. These are statements, not functions: they are for readers too. $2 is the time, NULL for the store's own.
 
+-- name: time
+SELECT {schema}.time_of(NULL)
+
 -- name: parents_of
 SELECT edge.child, edge.parent FROM {schema}.edge WHERE docket = $1 AND child = ANY ($2::text[]) ORDER BY child, parent
 
