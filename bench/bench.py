@@ -39,8 +39,8 @@ class Bench:
 
     def _adapters(self, engine: str) -> dict[str, type[System]]:
         adapters: dict[str, type[System]] = {}
-        for name in self.systems:
-            if name not in ENGINES[engine]:
+        for name in ENGINES[engine]:
+            if name not in self.systems:
                 continue
             try:
                 adapters[name] = load(engine, name)

@@ -70,4 +70,21 @@ GOALS = {
             for kind in ("queued", "scheduled")
         ),
     ),
+    "postgres": (
+        Goal("drain-1x100: at least 1.2 times pgqueuer", "drain-1x100", ("drain-1x100", "pgqueuer"), at_least=1.2),
+        Goal("drain-1x100: at least 10 times pgroost", "drain-1x100", ("drain-1x100", "pgroost"), at_least=10),
+        Goal("drain-2x100: at least 1.5 times drain-1x100", "drain-2x100", ("drain-1x100", SUBJECT), at_least=1.5),
+        Goal("enqueue: at least 0.85 of minimal", "enqueue", ("enqueue", "minimal"), at_least=0.85),
+        # "50,000 runs/s in bulk, where the minimal loop drains 66,000", as a ratio.
+        Goal("bulk: at least 0.75 of minimal", "bulk", ("bulk", "minimal"), at_least=0.75),
+        Goal("latency p50: at most 1.3 times minimal", "latency-p50", ("latency-p50", "minimal"), at_most=1.3),
+        *(
+            Goal(
+                f"claim beside 1,000,000 {kind}: at most 1.5 times",
+                f"claim-{kind}-1000000-growth",
+                at_most=1.5,
+            )
+            for kind in ("queued", "scheduled")
+        ),
+    ),
 }

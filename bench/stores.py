@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import shutil
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
+    from tests.servers.postgres import PostgresServer
     from tests.servers.redis import Server
 
 _serial = itertools.count()
@@ -77,7 +80,49 @@ class RedisShelf:
             server.kill()
 
 
-SHELVES = {"redis": RedisShelf, "sqlite": SqliteShelf}
+DURABLE = ("-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB")
+"""PostgreSQL as it is by default, but for room that no task queue should have to share with its neighbours."""
+
+
+class PostgresShelf:
+    """Databases of one server, which ends with the bench. The environment may name another server."""
+
+    _server: PostgresServer | None = None
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._names: list[str] = []
+
+    def fresh(self) -> str:
+        import psycopg
+
+        name = f"store_{next(_serial)}"
+        with psycopg.connect(self._admin(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        self._names.append(name)
+        return urlunsplit(urlsplit(self._admin())._replace(path=f"/{name}"))
+
+    def _admin(self) -> str:
+        named = os.environ.get("DOVETAIL_TEST_POSTGRES_URL")
+        if named:
+            return named
+        if PostgresShelf._server is None:
+            from tests.servers.postgres import PostgresServer  # only now: the other engines must not need the driver
+
+            PostgresShelf._server = PostgresServer(None, *DURABLE, folder=self._directory).create().start()
+            atexit.register(PostgresShelf._server.remove)
+        return PostgresShelf._server.url()
+
+    def clear(self) -> None:
+        import psycopg
+
+        with psycopg.connect(self._admin(), autocommit=True) as connection:
+            for name in self._names:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            connection.execute("CHECKPOINT")
+
+
+SHELVES = {"postgres": PostgresShelf, "redis": RedisShelf, "sqlite": SqliteShelf}
 
 
 @contextmanager

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
+
+import psycopg
 
 from dovetail.model import new_id
 from tests.servers import redis
+from tests.servers.postgres import PostgresServer
 
-STORES = ("memory", "redis")
+STORES = ("memory", "redis", "postgres")
 
 ON_EVERY_STORE = (
     "tests/behaviors/",
@@ -22,13 +26,14 @@ ON_EVERY_STORE = (
 )
 """The tests of what users see run on every store; those of the parts within, on the one in memory."""
 
+TABLES = ("docket", "run", "ended", "error", "edge", "slot", "start", "opening", "share", "hold", "worker")
+
 
 class Stores:
     """Servers that the tests of one process share."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._servers: dict[str, str] = {}
 
     def __enter__(self) -> Stores:
         return self
@@ -38,13 +43,26 @@ class Stores:
 
     @contextmanager
     def place(self, kind: str) -> Iterator[str]:
-        """The URL of a store that no other test knows."""
+        """The URL of a store in which there is nothing yet."""
         if kind == "memory":
             yield f"memory://{new_id()}"  # it goes with the last docket that has it open
+        elif kind == "redis":
+            yield f"{self._redis.url}?prefix={new_id()}"
         else:
-            yield f"{self._redis()}?prefix={new_id()}"
+            yield self._postgres.url()
+            self._clear_postgres()
 
-    def _redis(self) -> str:
-        if "redis" not in self._servers:
-            self._servers["redis"] = self._stack.enter_context(redis.server("valkey")).url
-        return self._servers["redis"]
+    @cached_property
+    def _redis(self) -> redis.Server:
+        return self._stack.enter_context(redis.server("valkey", appendonly="yes", appendfsync="no"))
+
+    @cached_property
+    def _postgres(self) -> PostgresServer:
+        server = PostgresServer().create().start()
+        self._stack.callback(server.remove)
+        return server
+
+    def _clear_postgres(self) -> None:
+        with psycopg.connect(self._postgres.url(), autocommit=True) as connection:
+            if connection.execute("SELECT to_regclass('dovetail.run')").fetchone() != (None,):
+                connection.execute(f"TRUNCATE {', '.join(f'dovetail.{table}' for table in TABLES)}".encode())

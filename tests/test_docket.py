@@ -511,7 +511,8 @@ async def test_dockets_of_one_name_share_their_runs(url: str):
         assert await other.get_execution("k") is not None
 
 
-async def test_stores_in_memory_of_different_names_are_apart(url: str):
+async def test_stores_in_memory_of_different_names_are_apart():
+    url = f"memory://{new_id()}"
     async with Docket("one", url) as one, Docket("one", f"{url}/elsewhere") as elsewhere:
         await one.add(greet, key="k")()
         assert await elsewhere.get_execution("k") is None

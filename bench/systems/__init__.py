@@ -19,6 +19,12 @@ ENGINES = {
         "taskiq": "bench.systems.taskiq_redis:TaskiqRedis",
         "dovetail": "bench.systems.dovetail:Dovetail",
     },
+    "postgres": {
+        "minimal": "bench.systems.minimal_postgres:MinimalPostgres",
+        "pgqueuer": "bench.systems.pgqueuer_postgres:PgQueuerPostgres",
+        "pgroost": "bench.systems.pgroost_postgres:PgRoostPostgres",
+        "dovetail": "bench.systems.dovetail:Dovetail",
+    },
 }
 
 

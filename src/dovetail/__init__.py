@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         TaskArgument,
         TaskKey,
         TaskLogger,
+        TaskTransaction,
     )
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
@@ -108,6 +109,7 @@ _NAMES = {
         "TaskArgument",
         "TaskKey",
         "TaskLogger",
+        "TaskTransaction",
     ),
     "dovetail.strikelist": (
         "Operator",
@@ -163,6 +165,7 @@ __all__ = [
     "TaskCall",
     "TaskKey",
     "TaskLogger",
+    "TaskTransaction",
     "Timeout",
     "UnknownTask",
     "UsageError",

@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
-from dovetail.engine import Engine
+from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
-from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask
+from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
 from dovetail.execution import Disposition, Execution
 from dovetail.model import (
     Conflict,
@@ -188,6 +188,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -198,6 +199,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -208,6 +210,7 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[..., Any]: ...
     def add(
         self,
@@ -217,15 +220,17 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Any:
         """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
 
         `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
         call = self.call(function, when, key, queue=queue, priority=priority)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP)
+            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP, connection)
 
         return schedule
 
@@ -238,14 +243,29 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self, function: Callable[P, R], when: datetime, key: str, *, queue: str = "default", priority: int = 0
+        self,
+        function: Callable[P, R],
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self, function: str, when: datetime, key: str, *, queue: str = "default", priority: int = 0
+        self,
+        function: str,
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
     ) -> Scheduled[..., Any]: ...
     def replace(
         self,
@@ -255,13 +275,14 @@ class Docket:
         *,
         queue: str = "default",
         priority: int = 0,
+        connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
         call = self.call(function, when, checks.text(key, "key"), queue=queue, priority=priority)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE)
+            return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
 
         return schedule
 
@@ -311,13 +332,17 @@ class Docket:
 
         return make
 
-    async def add_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
+    async def add_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
         """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
-        return await self._schedule_many(calls, Conflict.KEEP, chunk_size)
+        return await self._schedule_many(calls, Conflict.KEEP, chunk_size, connection)
 
-    async def replace_many(self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000) -> list[Execution[Any]]:
+    async def replace_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
         """As `add_many`, but each takes the place of whatever waits under its key."""
-        return await self._schedule_many(calls, Conflict.REPLACE, chunk_size)
+        return await self._schedule_many(calls, Conflict.REPLACE, chunk_size, connection)
 
     async def schedule(self, execution: Execution[R], *, replace: bool = False) -> Execution[R]:
         """Put a ready-made execution down, as `add` would, or `replace`."""
@@ -359,15 +384,25 @@ class Docket:
             priority=call.priority,
         )  # fmt: skip
 
-    async def _schedule_one(self, call: TaskCall, conflict: Conflict) -> Execution[Any]:
+    async def _schedule_one(self, call: TaskCall, conflict: Conflict, connection: Any) -> Execution[Any]:
         if not self.strike_list.is_clear and await self.strike_list.strikes_out(struck := self._execution(call)):
             return struck
         run = self._draft(call, conflict)
-        (placement,) = await self.engine.schedule([run])
+        (placement,) = await self._put_down([run], connection)
         return self._placed(call, run, placement)
 
+    async def _put_down(self, runs: list[NewRun], connection: Any) -> list[Placement]:
+        if connection is None:
+            return await self.engine.schedule(runs)
+        if not isinstance(self.engine, Enlists):
+            raise UsageError(
+                "connection= needs a docket in a database with transactions, PostgreSQL or SQLite, and this one is"
+                f" kept at {redacted(self.url)}; leave it out and schedule once your transaction is committed"
+            )
+        return await self.engine.schedule_within(connection, runs)
+
     async def _schedule_many(
-        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None
+        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None, connection: Any
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
@@ -384,7 +419,7 @@ class Docket:
         runs = [self._draft(call, conflict) for call in allowed]
         placements: list[Placement] = []
         for start in range(0, len(runs), size):
-            placements += await self.engine.schedule(runs[start : start + size])
+            placements += await self._put_down(runs[start : start + size], connection)
         placed = map(self._placed, allowed, runs, placements)
         return [struck[place] if place in struck else next(placed) for place in range(len(wanted))]
 

@@ -199,6 +199,20 @@ async def test_after_trouble_reports_go_on(reporter: Reporter, store: Written):
     assert sum(report.increment for write in store.writes for report in write) == 3
 
 
+@pytest.mark.usefixtures("at_it")
+async def test_a_run_does_not_end_while_what_it_said_is_on_its_way(reporter: Reporter, store: Written):
+    await reporter.report(said(increment=1))
+    store.open.clear()
+    await reporter.report(said(increment=1))
+    await asyncio.sleep(0)  # the reporter has begun to write
+    ending = asyncio.create_task(reporter.conclude("run"))
+    await asyncio.sleep(0)
+    assert not ending.done()
+    store.open.set()
+    await soon(ending)
+    assert sum(report.increment for write in store.writes for report in write) == 2
+
+
 # With a worker
 
 

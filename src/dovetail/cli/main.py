@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from dovetail.cli.migrate import migrate
 from dovetail.errors import DovetailError
 
 app = typer.Typer(help="Dovetail runs Python functions in the background.", no_args_is_help=True, add_completion=True)
@@ -55,6 +56,9 @@ def worker(
             queues=queue or (), shutdown_grace=timedelta(seconds=grace),
         )
     )  # fmt: skip
+
+
+app.command(name="migrate")(migrate)
 
 
 def main() -> None:

@@ -149,6 +149,48 @@ class Enlists(Protocol):
     async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]: ...
 
 
+class Transaction(Protocol):
+    """A transaction in which a task writes. What it wrote counts with the verdict, or not at all."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection. To commit is not the task's business."""
+        ...
+
+    async def finish(self, verdict: Verdict) -> Finished:
+        """Write the verdict, fenced by its epoch, and commit; FENCED, and all rolled back, when the claim is void.
+        After OutcomeUnknown nobody knows whether it was committed; the epoch still decides who may speak next."""
+        ...
+
+    async def abandon(self) -> None:
+        """Roll back. Doing so twice, or after `finish`, is the same as once."""
+        ...
+
+
+@runtime_checkable
+class Transacts(Protocol):
+    """An engine that can finish a run in the transaction in which its task wrote."""
+
+    async def transaction(self) -> Transaction: ...
+
+
+@runtime_checkable
+class Plans(Protocol):
+    """An engine whose schema can be looked at before it is changed. None of this needs the engine to be open."""
+
+    async def plan(self) -> list[str]:
+        """The steps that are missing, by name; none if the schema is the newest."""
+        ...
+
+    def script(self) -> str:
+        """All steps, as SQL to read, or to run by hand."""
+        ...
+
+    def roles(self) -> str:
+        """The roles that may use the schema, as SQL for an administrator; empty where there are none."""
+        ...
+
+
 @runtime_checkable
 class Countable(Protocol):
     """An engine that can say how much it holds, for tests that look for what was left behind."""

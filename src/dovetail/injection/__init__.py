@@ -26,6 +26,7 @@ from dovetail.injection.context import (
     current_execution,
     current_worker,
 )
+from dovetail.injection.transaction import TaskTransaction, open_transactions
 
 __all__ = [
     "CallArgument",
@@ -43,7 +44,9 @@ __all__ = [
     "TaskArgument",
     "TaskKey",
     "TaskLogger",
+    "TaskTransaction",
     "current_docket",
     "current_execution",
     "current_worker",
+    "open_transactions",
 ]

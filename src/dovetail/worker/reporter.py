@@ -28,6 +28,7 @@ class Reporter:
         self._pending: dict[str, ProgressReport] = {}
         self._known: set[str] = set()
         self._news = asyncio.Event()
+        self._writing = asyncio.Lock()  # one at a time: what a run said last is written last, and before its end
 
     async def report(self, report: ProgressReport) -> None:
         run = _run(report)
@@ -56,6 +57,10 @@ class Reporter:
             await self._clock.sleep(INTERVAL)
 
     async def _write(self, runs: list[str]) -> None:
+        async with self._writing:
+            await self._write_now(runs)
+
+    async def _write_now(self, runs: list[str]) -> None:
         reports = [report for run in runs if (report := self._pending.pop(run, None)) is not None]
         if not reports:
             return

@@ -25,6 +25,7 @@ from dovetail.model import Verdict, WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
+from dovetail.worker.completing import completing
 from dovetail.worker.intake import Intake
 from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
@@ -239,7 +240,7 @@ class Crew:
             self.reporter,
         )  # fmt: skip
         runner.is_stopping = lambda: self._stop_requests > 0
-        attend = runner.run if budget is None else budget.around(runner.run)
+        attend = completing(runner.run if budget is None else budget.around(runner.run))
         if isinstance(self._clock, VirtualClock):
             attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)

@@ -165,6 +165,27 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
+def names() -> list[tuple[int, str]]:
+    """What the migrations are called."""
+    folder = files("dovetail.engines.sqlite").joinpath("migrations")
+    found = [file.name.removesuffix(".sql") for file in folder.iterdir() if re.fullmatch(r"\d{3}_\w+\.sql", file.name)]
+    return sorted((int(name[:3]), name) for name in found)
+
+
+def version_at(location: Location) -> int:
+    """The version of the schema in a file, without touching it; 0 if there is none."""
+    if location.path is None or not location.path.exists():
+        return 0
+    try:
+        db = sqlite3.connect(f"{location.path.as_uri()}?mode=ro", uri=True)
+        try:
+            return _version(db, location)
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise translated(error, location) from error
+
+
 def migrate(db: sqlite3.Connection, location: Location) -> int:
     """Apply what is missing, in one transaction, so that several processes may start at once."""
     newest = migrations()[-1][0]

@@ -9,14 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
-from dovetail.engines.sqlite import claiming, connection, control, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite import claiming, connection, control, enlisting, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
 from dovetail.engines.sqlite.session import Session
 from dovetail.engines.sqlite.store import STORES, Store, Watcher
+from dovetail.engines.sqlite.transacting import TaskTransaction
 from dovetail.errors import EngineUnavailable, InvalidArgument, StoreDamaged
 from dovetail.model import (
     Cancelled,
@@ -62,6 +64,7 @@ class SqliteEngine:
         self._lane = lane
         self._store: Store | None = None
         self._docket = 0
+        self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -85,12 +88,39 @@ class SqliteEngine:
         )
 
     async def migrate(self, to: int | None = None) -> int:
+        if self._store is None:
+            async with self:
+                return await self.migrate(to)
         return await self._write(lambda session: connection.migrate_within(session.db, self._location, to))
+
+    async def plan(self) -> list[str]:
+        version = await asyncio.to_thread(connection.version_at, self._location)
+        return [name for number, name in connection.names() if number > version]
+
+    def script(self) -> str:
+        return "\n".join(text for _, text in connection.migrations())
+
+    def roles(self) -> str:
+        return ""
 
     # A run's life
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
         return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
+
+    async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
+        """Place the runs in the transaction that a connection of the caller's has open on the same file. Nobody is told
+        of them: a worker finds them when it looks by itself."""
+        self._opened()
+
+        def place(db: sqlite3.Connection) -> list[Placement]:
+            session = Session(db, self._docket, self._clock.microseconds(), frozenset())
+            return scheduling.schedule(session, runs)
+
+        try:
+            return await enlisting.within(connection, self._location, place)
+        except sqlite3.Error as error:
+            raise translated(error, self._location) from error
 
     async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
         leapt = self._clock.leapt_within
@@ -104,6 +134,16 @@ class SqliteEngine:
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._write(partial(finishing.finish, verdicts=verdicts))
+
+    async def transaction(self) -> TaskTransaction:
+        """A transaction on the same file. Nobody is told of the end that is written there."""
+        self._opened()
+
+        def say(db: sqlite3.Connection, verdict: Verdict) -> Finished:
+            session = Session(db, self._docket, self._clock.microseconds(), frozenset())
+            return finishing.finish(session, [verdict])[0]
+
+        return await TaskTransaction.begin(self._location, self._durability, say, self._turn)
 
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
         beat = partial(control.heartbeat, worker=worker, claims=claims, lease=lease)

@@ -1,0 +1,46 @@
+"""The command that brings a store's schema up: look first, then do it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated, Any
+
+import typer
+
+from dovetail.clock import SYSTEM_CLOCK
+from dovetail.engine import Engine, Plans
+from dovetail.engine.registry import engine_for, redacted
+from dovetail.errors import UsageError
+
+Url = Annotated[str | None, typer.Option(help="Where the docket is kept.", envvar="DOVETAIL_URL")]
+
+
+def migrate(
+    url: Url = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and do nothing.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the whole schema as SQL, and do nothing.")] = False,
+    roles: Annotated[bool, typer.Option("--roles", help="Print the roles as SQL, and do nothing.")] = False,
+    to: Annotated[int | None, typer.Option(help="The version to stop at; the newest, if none is named.")] = None,
+) -> None:
+    """Bring the schema of a store to the newest version. Safe while workers run, old ones and new."""
+    place = url or os.environ.get("DOVETAIL_URL") or "sqlite:///dovetail.db"
+    engine: Any = engine_for(place, "dovetail", clock=SYSTEM_CLOCK, durability="durable")
+    if sql or roles:
+        typer.echo(_planned(engine, place).script() if sql else _planned(engine, place).roles())
+    elif plan:
+        missing = asyncio.run(_planned(engine, place).plan())
+        typer.echo("\n".join(missing) or "nothing to do")
+    else:
+        version = asyncio.run(_migrate(engine, to))
+        typer.echo(f"{redacted(place)} has version {version}")
+
+
+def _planned(engine: Engine, place: str) -> Plans:
+    if not isinstance(engine, Plans):
+        raise UsageError(f"{redacted(place)} has no schema to plan for")
+    return engine
+
+
+async def _migrate(engine: Engine, to: int | None) -> int:
+    return await engine.migrate(to)

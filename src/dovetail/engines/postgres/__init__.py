@@ -1,0 +1,5 @@
+"""The PostgreSQL engine."""
+
+from dovetail.engines.postgres.engine import PostgresEngine
+
+__all__ = ["PostgresEngine"]

@@ -1,0 +1,71 @@
+"""What the functions in the database answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dovetail.clock import from_microseconds
+from dovetail.engines.postgres.news import News
+from dovetail.engines.postgres.sight import headers_of
+from dovetail.engines.postgres.texts import get, get_any
+from dovetail.model import Cancelled, Claim, Finished, Placement, Placing, State
+
+_STATES = {"x": State.CANCELLED} | {state[0]: state for state in State if state is not State.CANCELLED}
+_NO_HEADERS: dict[str, str] = {}
+
+
+class Placed(News):
+    """To each request: how each of its runs was placed, or their states as letters."""
+
+    placed: list[str | list[tuple[Placing, str, State]]]
+
+    def placements(self, ids: list[str]) -> list[Placement]:
+        found: list[Placement] = []
+        for answer in self.placed:
+            if isinstance(answer, str):
+                some = ids[len(found) : len(found) + len(answer)]
+                found += [
+                    Placement(Placing.PLACED, run_id, _STATES[letter])
+                    for run_id, letter in zip(some, answer, strict=True)
+                ]
+            else:
+                found += [Placement(placing, get(run_id), state) for placing, run_id, state in answer]
+        return found
+
+
+class Done(News):
+    """The ids of plain verdicts that were accepted, True for all; and a word to each of the others."""
+
+    done: bool | list[str]
+    answers: list[Finished]
+
+
+class Answered(News):
+    answers: list[bool]
+
+
+class Stopped(News):
+    answers: list[Cancelled]
+
+
+class Tidied(News):
+    swept: tuple[int, int, int, int, bool]
+
+
+def claim_of(row: tuple[Any, ...]) -> Claim:
+    run_id, epoch, key, task, payload, attempt, due, queue, priority, tribe, crashes, headers, redelivered = row
+    return Claim(
+        get(run_id), epoch, get(run_id if key is None else key), get(task), payload, attempt, from_microseconds(due),
+        get(queue), -priority, get_any(tribe), redelivered, crashes, headers_of(headers) if headers else _NO_HEADERS,
+    )  # fmt: skip
+
+
+placed = msgspec.json.Decoder(Placed)
+done = msgspec.json.Decoder(Done)
+answered = msgspec.json.Decoder(Answered)
+stopped = msgspec.json.Decoder(Stopped)
+tidied = msgspec.json.Decoder(Tidied)
+news = msgspec.json.Decoder(News)
+pulse = msgspec.json.Decoder(tuple[int, list[str], list[str]])

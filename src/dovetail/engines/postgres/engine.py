@@ -1,0 +1,426 @@
+"""Runs in PostgreSQL. Every verb is one function in the database: one round trip, one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Self
+
+import msgspec
+
+from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.engine import statements
+from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
+from dovetail.engines.postgres.calling import Caller
+from dovetail.engines.postgres.failing import ConnectionLost, enlisted
+from dovetail.engines.postgres.gathering import Gatherer
+from dovetail.engines.postgres.location import locate
+from dovetail.engines.postgres.news import News
+from dovetail.engines.postgres.pool import Pool
+from dovetail.engines.postgres.requests import Blobs
+from dovetail.engines.postgres.telling import Events, Listener, Notifier, Watcher
+from dovetail.engines.postgres.texts import get, put, put_json
+from dovetail.engines.postgres.transacting import SIZE as TASKS
+from dovetail.engines.postgres.transacting import TaskConnection, TaskTransaction
+from dovetail.engines.postgres.wire import Wire
+from dovetail.errors import EngineUnavailable, InvalidArgument
+from dovetail.model import (
+    AttemptError,
+    Cancelled,
+    Claim,
+    Claimed,
+    Event,
+    Finished,
+    Hold,
+    NewRun,
+    Page,
+    Placement,
+    ProgressReport,
+    Pulse,
+    Revival,
+    Run,
+    RunQuery,
+    Settle,
+    Survey,
+    Swept,
+    Topic,
+    Verdict,
+    WorkerInfo,
+)
+
+SQL = statements.load("dovetail.engines.postgres")
+DURABILITIES = ("durable", "process", "replicated")
+
+_encode = msgspec.json.encode
+
+
+class PostgresEngine:
+    """Keeps the runs of one docket in a schema of a PostgreSQL database."""
+
+    def __init__(self, url: str, docket: str, *, clock: Clock, durability: str = "durable") -> None:
+        if durability not in DURABILITIES:
+            raise InvalidArgument(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+        self._url = url
+        self._location = locate(url)
+        self._name = docket
+        self._clock = clock
+        self.durability = durability
+        self._goes_by_the_server = isinstance(clock, SystemClock)
+        self._docket = 0
+        self._token = ""
+        self._opened: Opened | None = None
+
+    async def __aenter__(self) -> Self:
+        pool = Pool(self._location, self.durability)
+        try:
+            await self._find_docket(pool)
+        except BaseException:
+            await pool.close()
+            raise
+        self._opened = Opened(self, pool, self._location.schema, self._docket)
+        return self
+
+    async def _find_docket(self, pool: Pool, attempts: int = 5) -> None:
+        """See to the schema and the docket. A connection that breaks meanwhile is no reason to give up."""
+        try:
+            async with pool.lend() as wire:
+                if not await migrating.check(wire, self._location):
+                    await migrating.migrate(wire, self._location)
+                statement = f'SELECT * FROM "{self._location.schema}".docket_of($1)'  # noqa: S608 - a validated name
+                ((self._docket, self._token),) = await wire.ask(statement, (put(self._name),))
+        except ConnectionLost as error:
+            if attempts == 1:
+                raise EngineUnavailable(str(error)) from error
+            await self._find_docket(pool, attempts - 1)
+
+    async def __aexit__(self, *_: object) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    def twin(self) -> PostgresEngine:
+        return PostgresEngine(self._url, self._name, clock=self._clock, durability=self.durability)
+
+    async def migrate(self, to: int | None = None) -> int:
+        """Works on an engine that is not open too: one cannot be opened on an old schema."""
+        pool = Pool(self._location, self.durability)
+        try:
+            async with pool.lend() as wire:
+                return await migrating.migrate(wire, self._location, to)
+        finally:
+            await pool.close()
+
+    async def plan(self) -> list[str]:
+        pool = Pool(self._location, self.durability)
+        try:
+            async with pool.lend() as wire:
+                return migrating.names_after(await migrating.version_of(wire, self._location))
+        finally:
+            await pool.close()
+
+    def script(self) -> str:
+        return f"BEGIN;\n\n{migrating.script(self._location.schema)}\nCOMMIT;\n"
+
+    def roles(self) -> str:
+        return migrating.roles(self._location.schema)
+
+    # A run's life
+
+    async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
+        return await self._open.schedules.submit(runs) if runs else []
+
+    async def place(self, runs: Sequence[NewRun]) -> list[Placement]:
+        """Place the runs in one transaction."""
+        if len(runs) == 1 and requests.is_plain_run(runs[0]):
+            said = await self._call("schedule_plain", self._docket, self._now, *requests.of_plain_run(runs[0]))
+        else:
+            blobs = Blobs()
+            asked = put_json(requests.of_runs(runs, blobs))
+            said = await self._call("schedule", self._docket, self._now, asked, blobs.joined(), False)
+        answer = answers.placed.decode(said)
+        self._tell(answer)
+        return answer.placements([run.id for run in runs])
+
+    async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
+        """Place the runs in the transaction that a connection of the caller's has open. Nobody is told of them: a
+        worker finds them when it looks by itself."""
+        _ = self._open
+        blobs = Blobs()
+        asked = put_json(requests.of_runs(runs, blobs))
+        function = f'"{self._location.schema}".schedule_within'
+        try:
+            said = await enlisting.ask(
+                connection, function, (self._docket, self._token, self._now, asked, blobs.joined())
+            )
+        except Exception as error:
+            meant = enlisted(error, self._location)
+            if meant is error:
+                raise
+            raise meant from error
+        return answers.placed.decode(said).placements([run.id for run in runs])
+
+    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+        if want <= 0:
+            return Claimed([])
+        names = [put(queue) for queue in queues]
+        rows = await self._open.caller.table(
+            "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease)
+        )
+        # The last row is no claim: how long to wait, and what there is to tell.
+        _, wait, told, *_ = rows.pop()
+        self._tell(answers.news.decode("{" + told + "}"))
+        claims = [answers.claim_of(row) for row in rows]
+        return Claimed(claims, None if wait is None else timedelta(microseconds=wait))
+
+    async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        return await self._open.finishes.submit(verdicts) if verdicts else []
+
+    async def settle(self, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Finish the runs in one transaction."""
+        plain, others = requests.split(verdicts)
+        answer = answers.done.decode(await self._call("finish", *self._verdicts(plain, others)))
+        self._tell(answer)
+        return await self._words(verdicts, plain, answer)
+
+    def _verdicts(self, plain: list[Settle], others: Sequence[Verdict]) -> tuple[Any, ...]:
+        blobs = Blobs()
+        ids, epochs, starts, sizes = requests.of_plain(plain, blobs)
+        asked = put_json([requests.of_verdict(verdict, blobs) for verdict in others])
+        return self._docket, self._now, ids, epochs, starts, sizes, asked, blobs.joined()
+
+    async def transaction(self) -> TaskTransaction:
+        return await TaskTransaction.begin(self._open.task_pool, self._settle_within)
+
+    async def _settle_within(self, wire: Wire, verdicts: Sequence[Verdict]) -> list[Finished]:
+        """Finish runs in the transaction that is open on a connection."""
+        values = self._verdicts([], verdicts)
+        marks = ", ".join(f"${n}" for n in range(1, len(values) + 1))
+        rows = await wire.ask(f'SELECT "{self._location.schema}".finish({marks})', values)
+        answer = answers.done.decode(rows[0][0])
+        self._tell(answer)
+        return answer.answers
+
+    async def _words(
+        self, verdicts: Sequence[Verdict], plain: Sequence[Verdict], answer: answers.Done
+    ) -> list[Finished]:
+        if len(plain) == len(verdicts) and answer.done is True:
+            return [Finished.DONE] * len(verdicts)
+        accepted = {each.claim.id for each in plain} if answer.done is True else set(map(get, answer.done or ()))
+        late = [each for each in plain if each.claim.id not in accepted]
+        words = dict[int, Finished]()
+        if late:
+            # Not plain after all: void, or accepted before. Asked again by themselves, they are told which.
+            again = answers.done.decode(await self._call("finish", *self._verdicts([], late)))
+            words |= {id(each): word for each, word in zip(late, again.answers, strict=True)}
+        spoken_for = {id(each) for each in plain}
+        rest = iter(answer.answers)
+        return [words.get(id(each), Finished.DONE) if id(each) in spoken_for else next(rest) for each in verdicts]
+
+    async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse:
+        version, lost, stopping = answers.pulse.decode(
+            await self._call(
+                "heartbeat", self._docket, self._now, [put(claim.id) for claim in claims],
+                [claim.epoch for claim in claims], duration_to_microseconds(lease), put(worker.id), _encode(worker),
+                worker.leaving,
+            )
+        )  # fmt: skip
+        return Pulse(frozenset(map(get, lost)), frozenset(map(get, stopping)), version)
+
+    async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
+        named = [put(key) for key in keys]
+        answer = answers.stopped.decode(
+            await self._call("cancel", self._docket, self._now, named, running, repeatable=False)
+        )
+        self._tell(answer)
+        return answer.answers
+
+    async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
+        asked = put_json([_report(each) for each in reports])
+        return await self._answer("report", asked)
+
+    async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
+        blobs = Blobs()
+        asked = put_json([_revival(each, blobs) for each in revivals])
+        return await self._answer("revive", asked, blobs.joined())
+
+    async def _answer(self, function: str, *values: Any) -> list[bool]:
+        answer = answers.answered.decode(await self._call(function, self._docket, self._now, *values, repeatable=False))
+        self._tell(answer)
+        return answer.answers
+
+    # Holds
+
+    async def hold(self, holds: Sequence[Hold]) -> None:
+        laid = put_json([_hold(each) for each in holds])
+        self._tell(answers.news.decode(await self._call("lay_holds", self._docket, self._now, laid)))
+
+    async def lift(self, holds: Sequence[Hold]) -> None:
+        lifted = put_json([_identity(each) for each in holds])
+        self._tell(answers.news.decode(await self._call("lift_holds", self._docket, lifted)))
+
+    async def holds(self) -> list[Hold]:
+        rows = await self._open.caller.read(
+            SQL["holds"],
+            (
+                self._docket,
+                await self._time(),
+            ),
+        )
+        return [sight.hold_of(row) for row in rows]
+
+    # Sight
+
+    async def find(self, query: RunQuery) -> Page[Run]:
+        statement = sight.page_of(query, self._docket, await self._time())
+        rows = await self._open.caller.read(sight.select(statement, query, self._location.schema), statement.values)
+        more = len(rows) > query.limit
+        rows = rows[: query.limit]
+        ids = [row[0] for row in rows]
+        parents: dict[str, list[str]] = {}
+        errors: dict[str, list[AttemptError]] = {}
+        if ids:
+            for child, parent in await self._open.caller.read(
+                SQL["parents_of"],
+                (
+                    self._docket,
+                    ids,
+                ),
+            ):
+                parents.setdefault(child, []).append(get(parent))
+        if any(row[24] for row in rows):
+            for run, *line in await self._open.caller.read(
+                SQL["errors_of"],
+                (
+                    self._docket,
+                    ids,
+                ),
+            ):
+                errors.setdefault(run, []).append(sight.error_of(tuple(line)))
+        runs = [sight.run_of(row, tuple(parents.get(row[0], ())), tuple(errors.get(row[0], ()))) for row in rows]
+        return Page(runs, runs[-1].id if more else None)
+
+    async def survey(self) -> Survey:
+        now = await self._time()
+        counts = await self._open.caller.read(
+            SQL["counts"],
+            (
+                self._docket,
+                now,
+            ),
+        )
+        workers = await self._open.caller.read(SQL["workers"], (self._docket,))
+        return Survey(
+            from_microseconds(now), [sight.count_of(row) for row in counts], [sight.worker_of(row) for row in workers]
+        )
+
+    @asynccontextmanager
+    async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:
+        listener = self._open.listener
+        watcher = Watcher(frozenset(topics))
+        await listener.add(watcher)
+        try:
+            yield Events(watcher)
+        finally:
+            await listener.remove(watcher)
+
+    # Upkeep
+
+    async def sweep(self, *, silent_for: timedelta = timedelta(minutes=1), at_most: int = 1000) -> Swept:
+        silence = duration_to_microseconds(silent_for)
+        answer = answers.tidied.decode(await self._call("sweep", self._docket, self._now, silence, at_most))
+        self._tell(answer)
+        return Swept(*answer.swept)
+
+    async def residue(self) -> dict[str, int]:
+        return dict(await self._open.caller.read(SQL["residue"], (self._docket,)))
+
+    # Connection
+
+    @property
+    def _now(self) -> int | None:
+        """The time for the functions: their own, unless a test moves the clock."""
+        return None if self._goes_by_the_server else self._clock.microseconds()
+
+    async def _time(self) -> int:
+        now = self._now
+        return now if now is not None else (await self._open.caller.read(SQL["time"], ()))[0][0]
+
+    async def _call(self, function: str, *values: Any, repeatable: bool = True) -> Any:
+        return await self._open.caller.call(function, *values, repeatable=repeatable)
+
+    def _tell(self, news: News) -> None:
+        if self._opened is not None:
+            self._opened.tell(news)
+
+    @property
+    def _open(self) -> Opened:
+        if self._opened is None:
+            raise EngineUnavailable(f"the docket {self._name!r} is not open; use it inside 'async with'")
+        return self._opened
+
+
+class Opened:
+    """What an engine has while it is open."""
+
+    def __init__(self, engine: PostgresEngine, pool: Pool, schema: str, docket: int) -> None:
+        channel = f"{schema}/{docket}"
+        self.pool = pool
+        self.task_pool = Pool(pool.location, engine.durability, TASKS, TaskConnection)
+        self.caller = Caller(pool.location, pool)
+        self.listener = Listener(pool.location, docket, channel)
+        self._notifier = Notifier(pool, channel)
+        self.schedules = Gatherer[NewRun, Placement](engine.place)
+        self.finishes = Gatherer[Verdict, Finished](engine.settle)
+
+    def tell(self, news: News) -> None:
+        if self.pool.location.pooled:
+            self.listener.tell_here(news)
+        else:
+            self._notifier.tell(news)
+
+    async def close(self) -> None:
+        await self.schedules.close()
+        await self.finishes.close()
+        await self._notifier.close()
+        await self.listener.close()
+        await self.task_pool.close()
+        await self.pool.close()
+
+
+def _report(report: ProgressReport) -> dict[str, Any]:
+    return {
+        "key": report.key,
+        "id": report.id,
+        "epoch": report.epoch,
+        "increment": report.increment,
+        "total": report.total,
+        "message": report.message,
+        "clear": report.clear_message,
+    }
+
+
+def _revival(revival: Revival, blobs: Blobs) -> dict[str, Any]:
+    if revival.payload is None:
+        return {"id": revival.id}
+    return {"id": revival.id, "start": blobs.add(revival.payload), "size": len(revival.payload)}
+
+
+def _hold(hold: Hold) -> dict[str, Any]:
+    return {
+        "identity": _identity(hold),
+        "kind": hold.kind,
+        "queue": hold.queue,
+        "task": hold.task,
+        "parameter": hold.parameter,
+        "operator": hold.operator,
+        "value": None if hold.value is None else hold.value.hex(),
+        "reason": hold.reason,
+        "owner": hold.owner,
+        "since": None if hold.since is None else to_microseconds(hold.since),
+        "until": None if hold.until is None else to_microseconds(hold.until),
+    }
+
+
+def _identity(hold: Hold) -> str:
+    return _encode(hold.identity).hex()

@@ -1,0 +1,180 @@
+"""Reading back: runs by query, counts, workers and holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dovetail.clock import from_microseconds, to_microseconds
+from dovetail.engines.postgres.texts import get, get_any, put
+from dovetail.errors import InvalidArgument
+from dovetail.model import (
+    TERMINAL,
+    AttemptError,
+    Failure,
+    Hold,
+    HoldKind,
+    Limit,
+    Progress,
+    QueueCount,
+    Run,
+    RunQuery,
+    State,
+    WorkerInfo,
+)
+
+_worker = msgspec.json.Decoder(WorkerInfo)
+_headers = msgspec.json.Decoder(dict[str, str])
+
+_COLUMNS = """id, key, task, state, queue, -priority, due, created, attempt, epoch, payload, crashes, crash_limit,
+    tribe, worker, started, finished, lease, stop, parked_on, limits::text, doomed_by, result, error, failures,
+    progress, total, message, reported, headers"""
+
+
+class Statement:
+    """A statement that is put together: conditions, and the values they take."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values: list[Any] = list(values)
+        self.conditions: list[str] = []
+
+    def value(self, value: Any) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    def among(self, column: str, wanted: tuple[str, ...]) -> None:
+        if wanted:
+            self.conditions.append(f"{column} = ANY ({self.value([put(each) for each in wanted])}::text[])")
+
+    def holds(self, condition: str, value: Any) -> None:
+        if value is not None:
+            self.conditions.append(condition.format(self.value(value)))
+
+
+def page_of(query: RunQuery, docket: int, now: int) -> Statement:
+    """One page and one row more, in the order of the ids, which is that of their making."""
+    if query.limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
+    statement = Statement(docket, now)
+    statement.conditions += ["docket = $1", "(expires IS NULL OR expires > $2)"]
+    _narrow(statement, query)
+    return statement
+
+
+def _narrow(statement: Statement, query: RunQuery) -> None:
+    statement.among("id", query.ids)
+    if query.keys:
+        keys = statement.value([put(key) for key in query.keys])
+        statement.conditions.append(f"(key = ANY ({keys}::text[]) OR (id = ANY ({keys}::text[]) AND key IS NULL))")
+    statement.among("state", query.states)
+    statement.among("queue", query.queues)
+    statement.among("task", query.tasks)
+    statement.among("tribe", query.groups)
+    statement.holds("worker = {}", query.worker if query.worker is None else put(query.worker))
+    statement.holds("created > {}", _count(query.created_after))
+    statement.holds("created < {}", _count(query.created_before))
+    statement.holds("due < {}", _count(query.due_before))
+    statement.holds("strpos(error, {}) > 0", query.error_contains and put(query.error_contains))
+    statement.holds(
+        "id IN (SELECT child FROM {{schema}}.edge WHERE docket = $1 AND parent = {})",
+        query.parent and put(query.parent),
+    )
+    if query.latest:
+        statement.conditions.append(
+            "NOT EXISTS (SELECT FROM {schema}.every_run AS newer WHERE newer.docket = $1"
+            " AND newer.key = COALESCE(run.key, run.id) AND (newer.created, newer.id) > (run.created, run.id))"
+        )
+    if query.cursor is not None:
+        statement.holds("id < {}" if query.newest_first else "id > {}", put(query.cursor))
+
+
+def select(statement: Statement, query: RunQuery, schema: str) -> str:
+    live = query.states and not TERMINAL & set(query.states)
+    order = "DESC" if query.newest_first else "ASC"
+    conditions = " AND ".join(statement.conditions).replace("{schema}", f'"{schema}"')
+    table = f'"{schema}".every_run'
+    if live:
+        conditions += " AND expires IS NULL"
+    return f"SELECT {_COLUMNS} FROM {table} AS run WHERE {conditions} ORDER BY id {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
+
+
+def _count(moment: datetime | None) -> int | None:
+    return None if moment is None else to_microseconds(moment)
+
+
+def moment(count: int | None) -> datetime | None:
+    return None if count is None else from_microseconds(count)
+
+
+def run_of(row: tuple[Any, ...], parents: tuple[str, ...], errors: tuple[AttemptError, ...]) -> Run:
+    (
+        run_id, key, task, state, queue, priority, due, created, attempt, epoch, payload, crashes, crash_limit, tribe,
+        worker, started, finished, lease, stop, parked_on, limits, doomed_by, result, error, _, progress, total,
+        message, reported, headers,
+    ) = row  # fmt: skip
+    said = None
+    if state == State.RUNNING:
+        said = Progress(progress or 0, 100 if total is None else total, get_any(message), moment(reported))
+    return Run(
+        id=get(run_id), key=get(key if key is not None else run_id), task=get(task), state=State(state),
+        queue=get(queue), priority=priority, due=from_microseconds(due), created=from_microseconds(created),
+        attempt=attempt, epoch=epoch, payload=bytes(payload), crashes=crashes, crash_limit=crash_limit,
+        group=get_any(tribe), worker=get_any(worker), started=moment(started), finished=moment(finished),
+        lease_until=moment(lease), stopping=stop, parked_on=get_any(parked_on), limits=limits_of(limits),
+        parents=parents, doomed_by=get_any(doomed_by), result=None if result is None else bytes(result),
+        error=get_any(error), errors=errors, progress=said, headers=headers_of(headers),
+    )  # fmt: skip
+
+
+class _Limit(msgspec.Struct):
+    key: str
+    capacity: int
+    span: int | None
+    drop: bool
+
+
+_limits = msgspec.json.Decoder(list[_Limit])
+
+
+def limits_of(text: str | None) -> tuple[Limit, ...]:
+    if not text:
+        return ()
+    return tuple(
+        Limit(get(each.key), each.capacity, None if each.span is None else _span(each.span), each.drop)
+        for each in _limits.decode(text)
+    )
+
+
+def _span(count: int) -> Any:
+    return from_microseconds(count) - from_microseconds(0)
+
+
+def headers_of(text: str | None) -> dict[str, str]:
+    return _headers.decode(get(text)) if text else {}
+
+
+def error_of(row: tuple[Any, ...]) -> AttemptError:
+    attempt, at, worker, kind, message, traceback = row
+    failure = Failure(get(kind), get(message), get(traceback))
+    return AttemptError(attempt, from_microseconds(at), get_any(worker), failure)
+
+
+def count_of(row: tuple[Any, ...]) -> QueueCount:
+    queue, state, count, due = row
+    return QueueCount(get(queue), State(state), count, moment(due))
+
+
+def worker_of(row: tuple[Any, ...]) -> WorkerInfo:
+    last_seen, info = row
+    return _worker.decode(info).but(last_seen=from_microseconds(last_seen))
+
+
+def hold_of(row: tuple[Any, ...]) -> Hold:
+    kind, queue, task, parameter, operator, value, reason, owner, since, until = row
+    return Hold(
+        HoldKind(kind), get_any(queue), get_any(task), get_any(parameter), get(operator),
+        None if value is None else bytes(value), get_any(reason), get_any(owner), from_microseconds(since),
+        moment(until),
+    )  # fmt: skip

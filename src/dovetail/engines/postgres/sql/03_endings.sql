@@ -1,0 +1,140 @@
+-- What happens around the end of a run: its record, slots, children, and the error history.
+
+-- Move a run that is locked to those that are over. It is not kept at all if its retention is nought and nobody waits
+-- for it.
+CREATE OR REPLACE FUNCTION bury(
+    gone run, new_state text, now bigint, new_epoch bigint, new_result bytea, new_error text, new_doomed_by text
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kept bigint := CASE new_state
+        WHEN 'completed' THEN gone.keep_completed WHEN 'failed' THEN gone.keep_failed ELSE gone.keep_cancelled END;
+BEGIN
+    DELETE FROM run WHERE docket = gone.docket AND id = gone.id;
+    IF kept <= 0 AND gone.children = 0 THEN
+        PERFORM forget(gone.docket, gone.id);
+        RETURN;
+    END IF;
+    INSERT INTO ended (
+        docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe, weight,
+        limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled, after_failure,
+        children, failures, doomed_by, error, result, payload
+    ) VALUES (
+        gone.docket, gone.id, gone.key, gone.task, new_state, gone.queue, gone.priority, gone.due, gone.created,
+        gone.attempt, new_epoch, gone.crashes, gone.crash_limit, gone.tribe, gone.weight, gone.limits, gone.headers,
+        gone.worker, gone.started, now, now + kept, gone.keep_completed, gone.keep_failed, gone.keep_cancelled,
+        gone.after_failure, gone.children, gone.failures, new_doomed_by, new_error, new_result, gone.payload
+    );
+END
+$$;
+
+-- Drop what belongs to a run whose record goes.
+CREATE OR REPLACE FUNCTION forget(of_docket bigint, run_id text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM ended WHERE docket = of_docket AND id = run_id;
+    DELETE FROM error WHERE docket = of_docket AND run = run_id;
+    DELETE FROM edge WHERE docket = of_docket AND parent = run_id;
+    DELETE FROM edge WHERE docket = of_docket AND child = run_id;
+END
+$$;
+
+-- Add a line to the error history, and drop the oldest beyond its bound.
+CREATE OR REPLACE FUNCTION note_error(
+    of_docket bigint, now bigint, run_id text, failures integer, of_attempt integer, by_worker text, failure jsonb
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO error (docket, run, number, attempt, at, worker, type, message, traceback)
+    VALUES (
+        of_docket, run_id, failures + 1, of_attempt, now, by_worker,
+        failure->>'type', failure->>'message', failure->>'traceback'
+    );
+    IF failures >= 20 THEN
+        DELETE FROM error WHERE docket = of_docket AND run = run_id AND number <= failures + 1 - 20;
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION doomed_text(parent_id text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'ParentFailed: the run ' || parent_id || ', which this one waited for, did not complete'
+$$;
+
+-- End a run that no worker speaks for: cancelled, dropped, poisoned. It is locked, and limits are locked if it has some.
+CREATE OR REPLACE FUNCTION end_run(gone run, now bigint, new_state text, text_of_error text, failure jsonb)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF failure IS NOT NULL THEN
+        PERFORM note_error(gone.docket, now, gone.id, gone.failures, gone.attempt, gone.worker, failure);
+        gone.failures := gone.failures + 1;
+    END IF;
+    PERFORM bury(gone, new_state, now, gone.epoch + 1, NULL, text_of_error, NULL);
+    IF gone.limits IS NOT NULL AND gone.state = 'running' THEN
+        PERFORM free_slots(gone.docket, gone.id, gone.limits);
+    END IF;
+    IF gone.children > 0 THEN
+        PERFORM settle_children(gone.docket, now, gone.id, new_state = 'completed');
+    END IF;
+    IF is_telling() THEN
+        PERFORM tell(jsonb_build_object(
+            'kind', 'state', 'id', gone.id, 'key', COALESCE(gone.key, gone.id), 'state', new_state, 'finished', now,
+            'error', text_of_error
+        ));
+    END IF;
+END
+$$;
+
+-- Release what waits for a run that is over, or cancel it, to any depth.
+CREATE OR REPLACE FUNCTION settle_children(of_docket bigint, now bigint, parent_id text, completed boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    parents text[] := ARRAY[parent_id];
+    over text := parent_id;
+    went_well boolean := completed;
+    waiting run;
+BEGIN
+    WHILE cardinality(parents) > 0 LOOP
+        over := parents[cardinality(parents)];
+        parents := parents[:cardinality(parents) - 1];
+        FOR waiting IN
+            SELECT child.* FROM (
+                SELECT edge.child FROM edge WHERE docket = of_docket AND parent = over AND NOT met ORDER BY edge.child
+            ) AS hanging CROSS JOIN LATERAL (
+                SELECT * FROM run WHERE docket = of_docket AND id = hanging.child AND state = 'waiting' FOR UPDATE
+            ) AS child
+        LOOP
+            IF went_well OR waiting.after_failure THEN
+                PERFORM meet(waiting, now, over);
+                CONTINUE;
+            END IF;
+            PERFORM bury(waiting, 'cancelled', now, waiting.epoch + 1, NULL, doomed_text(over), over);
+            IF is_telling() THEN
+                PERFORM tell(jsonb_build_object(
+                    'kind', 'state', 'id', waiting.id, 'key', COALESCE(waiting.key, waiting.id), 'state', 'cancelled',
+                    'finished', now, 'error', doomed_text(over)
+                ));
+            END IF;
+            IF waiting.children > 0 THEN
+                parents := parents || waiting.id;
+            END IF;
+        END LOOP;
+        went_well := false; -- only the first can have completed
+    END LOOP;
+END
+$$;
+
+-- One of a waiting run's parents is over; at the last it is released. A parent that ends twice counts once.
+CREATE OR REPLACE FUNCTION meet(waiting run, now bigint, parent_id text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ready boolean := waiting.due <= now;
+BEGIN
+    UPDATE edge SET met = true WHERE docket = waiting.docket AND parent = parent_id AND child = waiting.id;
+    IF waiting.waits_for > 1 THEN
+        UPDATE run SET waits_for = waits_for - 1 WHERE docket = waiting.docket AND id = waiting.id;
+        RETURN;
+    END IF;
+    UPDATE run SET
+        waits_for = 0, state = CASE WHEN ready THEN 'queued' ELSE 'scheduled' END,
+        place = CASE WHEN ready THEN place_of(docket, queue, tribe, weight) ELSE 0 END
+    WHERE docket = waiting.docket AND id = waiting.id;
+    PERFORM note_work();
+    PERFORM tell_state(waiting.id, waiting.key, CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, waiting.due);
+END
+$$;

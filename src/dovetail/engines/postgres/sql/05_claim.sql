@@ -1,0 +1,340 @@
+-- Claiming: what lapsed, what became due, what is ready, and what limits allow.
+
+-- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever.
+CREATE OR REPLACE FUNCTION claim(
+    of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint
+) RETURNS TABLE (
+    id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
+    tribe text, crashes integer, headers text, redelivered boolean
+) LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
+#variable_conflict use_column
+DECLARE
+    now bigint := time_of(at);
+    until bigint := now + lease_for;
+    paused text[] := ARRAY(
+        SELECT hold.queue FROM hold WHERE docket = of_docket AND kind = 'pause' AND (until IS NULL OR until > now)
+    );
+    bound bigint := (SELECT lapse FROM docket WHERE docket.id = of_docket);
+    claimed bigint := 0;
+    brought bigint;
+    looked_at_all boolean := true;
+    promoted bigint;
+    picked tid[];
+    limited boolean;
+    ready_queues text[];
+    examined bigint := 0;
+    holds_limits boolean := false;
+    started_ids text[];
+    top_place double precision;
+BEGIN
+    PERFORM begin_telling(of_docket);
+    IF bound IS NULL OR bound <= now THEN
+        SELECT ids, all_seen INTO started_ids, looked_at_all FROM take_over(of_docket, now, of_queues, paused, want);
+        RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, true);
+        GET DIAGNOSTICS claimed = ROW_COUNT;
+        UPDATE docket SET lapse = LEAST(
+            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
+        )
+        WHERE docket.id = of_docket AND lapse IS DISTINCT FROM LEAST(
+            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
+        );
+    ELSIF until < bound THEN
+        UPDATE docket SET lapse = until WHERE docket.id = of_docket AND lapse > until;
+    END IF;
+    holds_limits := open_windows(of_docket, now, 100);
+    promoted := promote(of_docket, now, 1000);
+    looked_at_all := looked_at_all AND promoted < 1000;
+    WHILE claimed < want LOOP
+        ready_queues := ARRAY(
+            SELECT name FROM queues_ready(of_docket, of_queues) AS name WHERE name <> ALL (paused)
+        );
+        EXIT WHEN cardinality(ready_queues) = 0;
+        IF examined > 500 THEN
+            looked_at_all := false;
+            EXIT;
+        END IF;
+        IF cardinality(ready_queues) = 1 THEN
+            SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
+                SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
+                WHERE docket = of_docket AND run.queue = ready_queues[1] AND state = 'queued'
+                ORDER BY run.priority, run.place, run.due, run.id LIMIT want - claimed FOR UPDATE SKIP LOCKED
+            ) AS ready;
+        ELSE
+            SELECT places, some_limited, max_place INTO picked, limited, top_place
+            FROM pick_across(of_docket, ready_queues, want - claimed);
+        END IF;
+        EXIT WHEN picked IS NULL;
+        IF limited OR is_telling() THEN
+            started_ids := admit(of_docket, now, picked, holds_limits);
+            IF started_ids IS NULL THEN
+                looked_at_all := false; -- somebody is at those limits: come again
+                EXIT;
+            END IF;
+            holds_limits := holds_limits OR limited;
+            PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
+                SELECT run.queue, MAX(run.place) AS top FROM run
+                WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue
+            ) AS each WHERE each.top > 0;
+            RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false);
+        ELSE
+            IF top_place > 0 THEN
+                PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
+                    SELECT run.queue, MAX(run.place) AS top FROM run WHERE run.ctid = ANY (picked) GROUP BY run.queue
+                ) AS each;
+            END IF;
+            RETURN QUERY WITH started AS (
+                UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until,
+                    started = now, turn = NULL
+                WHERE run.ctid = ANY (picked)
+                RETURNING run.id, run.epoch, run.key, run.task, run.payload, run.attempt, run.due, run.queue,
+                    run.priority, run.tribe, run.crashes, run.headers, run.crashes > 0, run.place
+            )
+            SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
+                started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
+            FROM started ORDER BY started.priority, started.place, started.due, started.id;
+        END IF;
+        GET DIAGNOSTICS brought = ROW_COUNT;
+        claimed := claimed + brought;
+        examined := examined + cardinality(picked);
+        EXIT WHEN NOT limited AND cardinality(ready_queues) = 1; -- there was no more
+    END LOOP;
+    RETURN QUERY SELECT NULL::text, CASE
+        WHEN claimed >= want THEN NULL
+        WHEN NOT looked_at_all OR has_work() THEN 0
+        ELSE time_until_news(of_docket, now, of_queues, paused) END,
+        news(of_docket), NULL::text, NULL::bytea, NULL::integer, NULL::bigint, NULL::text, NULL::bigint, NULL::text,
+        NULL::integer, NULL::text, NULL::boolean;
+END
+$$;
+
+
+-- Lease these runs, which are locked, and hand them over in their order.
+CREATE OR REPLACE FUNCTION start_runs(
+    of_docket bigint, now bigint, by_worker text, until bigint, ids text[], is_take_over boolean
+) RETURNS TABLE (
+    id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
+    tribe text, crashes integer, headers text, redelivered boolean
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY WITH started AS (
+        UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until, started = now,
+            turn = NULL, crashes = run.crashes + is_take_over::integer,
+            progress = NULL, total = NULL, message = NULL, reported = NULL
+        WHERE docket = of_docket AND run.id = ANY (ids)
+        RETURNING run.*
+    )
+    SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
+        started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
+    FROM started ORDER BY started.priority, started.place, started.due, started.id;
+    IF is_telling() THEN
+        PERFORM tell(jsonb_build_object(
+            'kind', 'state', 'id', run.id, 'key', COALESCE(run.key, run.id), 'state', 'running', 'worker', by_worker,
+            'started', now
+        )) FROM run WHERE docket = of_docket AND run.id = ANY (ids);
+    END IF;
+END
+$$;
+
+-- The queues that have something ready, one step of the index each.
+CREATE OR REPLACE FUNCTION queues_ready(of_docket bigint, of_queues text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    name text := '';
+BEGIN
+    IF cardinality(of_queues) > 0 THEN
+        RETURN QUERY SELECT DISTINCT each FROM unnest(of_queues) AS each;
+        RETURN;
+    END IF;
+    LOOP
+        SELECT queue INTO name FROM run WHERE docket = of_docket AND state = 'queued' AND queue > name
+        ORDER BY docket, queue LIMIT 1;
+        EXIT WHEN name IS NULL;
+        RETURN NEXT name;
+    END LOOP;
+END
+$$;
+
+-- The first runs of several queues, in claim order. Those that another claimer holds are passed over, so more are looked
+-- at than are wanted.
+CREATE OR REPLACE FUNCTION pick_across(of_docket bigint, of_queues text[], want bigint)
+RETURNS TABLE (places tid[], some_limited boolean, max_place double precision) LANGUAGE plpgsql AS $$
+DECLARE
+    depth bigint := want;
+    seen bigint;
+BEGIN
+    FOR round IN 1..4 LOOP
+        SELECT COUNT(*) INTO seen FROM (
+            SELECT FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
+                SELECT FROM run WHERE docket = of_docket AND queue = name AND state = 'queued' LIMIT depth
+            ) AS first LIMIT depth
+        ) AS ready;
+        SELECT array_agg(chosen.place ORDER BY number), bool_or(has_limits), MAX(at_place)
+        INTO places, some_limited, max_place FROM (
+            SELECT locked.address AS place, limits IS NOT NULL AS has_limits, locked.place AS at_place,
+                row_number() OVER (ORDER BY locked.priority, locked.place, locked.due, locked.id) AS number
+            FROM (
+                SELECT run.ctid AS address, run.* FROM run
+                WHERE run.docket = of_docket AND run.id = ANY (ARRAY(
+                    SELECT first.id FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
+                        SELECT id, priority, place, due FROM run
+                        WHERE docket = of_docket AND queue = name AND state = 'queued'
+                        ORDER BY priority, place, due, id LIMIT depth
+                    ) AS first
+                    ORDER BY first.priority, first.place, first.due, first.id LIMIT depth
+                ))
+                ORDER BY run.priority, run.place, run.due, run.id LIMIT want
+                FOR UPDATE OF run SKIP LOCKED
+            ) AS locked WHERE locked.state = 'queued'
+        ) AS chosen;
+        EXIT WHEN places IS NOT NULL OR seen < depth;
+        depth := depth * 4;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+
+-- Those of the runs that their limits allow to start, in their order; the others are parked or dropped. NULL if the
+-- limits are busy and locks are held already: to wait for more of them could be for ever.
+CREATE OR REPLACE FUNCTION admit(of_docket bigint, now bigint, picked tid[], holds_limits boolean) RETURNS text[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    keys text[];
+    candidate run;
+    no jsonb;
+    admitted text[] := '{}';
+    windowed jsonb := '[]';
+BEGIN
+    SELECT array_agg(DISTINCT each) INTO keys FROM run CROSS JOIN LATERAL unnest(limit_keys(limits) || turn) AS each
+    WHERE run.ctid = ANY (picked) AND limits IS NOT NULL AND each IS NOT NULL;
+    IF keys IS NULL THEN
+        NULL; -- none of them has limits
+    ELSIF NOT holds_limits THEN
+        PERFORM lock_limits(of_docket, keys);
+    ELSIF NOT try_lock_limits(of_docket, keys) THEN
+        RETURN NULL;
+    END IF;
+    FOR candidate IN
+        SELECT * FROM run WHERE ctid = ANY (picked) ORDER BY priority, place, due, id
+    LOOP
+        no := CASE WHEN candidate.limits IS NOT NULL THEN refusal(of_docket, now, candidate.limits) END;
+        IF no IS NULL THEN
+            admitted := admitted || candidate.id;
+            IF candidate.limits IS NOT NULL THEN
+                PERFORM take_room(of_docket, now, candidate.id, candidate.limits);
+                windowed := windowed || candidate.limits;
+            END IF;
+        ELSE
+            PERFORM refuse(candidate, now, no);
+        END IF;
+    END LOOP;
+    IF windowed <> '[]' THEN
+        PERFORM expect_openings(of_docket, now, (SELECT jsonb_agg(DISTINCT each) FROM jsonb_array_elements(windowed) AS each));
+    END IF;
+    RETURN admitted;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION refuse(candidate run, now bigint, refused jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (refused->>'drop')::boolean THEN
+        PERFORM end_run(candidate, now, 'cancelled', NULL, NULL);
+    ELSE
+        UPDATE run SET state = 'scheduled', parked_on = refused->>'key', turn = NULL
+        WHERE docket = candidate.docket AND id = candidate.id;
+        IF refused ? 'opens' THEN
+            PERFORM set_opening(candidate.docket, refused->>'key', (refused->>'opens')::bigint);
+        END IF;
+        PERFORM tell_state(candidate.id, candidate.key, 'scheduled', candidate.due);
+    END IF;
+    IF candidate.turn <> refused->>'key' THEN
+        PERFORM wake_next(candidate.docket, candidate.turn);
+    END IF;
+END
+$$;
+
+-- Runs whose lease lapsed: the ids of those that go on here, up to `want`, and whether all were looked at. One that was
+-- asked to stop, or has crashed too often, is ended.
+CREATE OR REPLACE FUNCTION take_over(of_docket bigint, now bigint, of_queues text[], paused text[], want bigint)
+RETURNS TABLE (ids text[], all_seen boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    lapsed run;
+    seen bigint := 0;
+BEGIN
+    ids := '{}';
+    FOR lapsed IN
+        SELECT * FROM run
+        WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
+            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
+        ORDER BY lease, id LIMIT want + 500 FOR UPDATE SKIP LOCKED
+    LOOP
+        seen := seen + 1;
+        IF lapsed.stop THEN
+            PERFORM end_run(lapsed, now, 'cancelled', NULL, NULL);
+        ELSIF lapsed.crashes + 1 >= lapsed.crash_limit THEN
+            lapsed.crashes := lapsed.crashes + 1;
+            PERFORM poison(lapsed, now);
+        ELSIF cardinality(ids) < want THEN
+            ids := ids || lapsed.id;
+        END IF;
+    END LOOP;
+    all_seen := seen < want + 500;
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION poison(lapsed run, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    said text := 'the run was started ' || lapsed.crashes || ' times, and each time its worker vanished without a word';
+BEGIN
+    PERFORM end_run(
+        lapsed, now, 'failed', 'Poisoned: ' || said,
+        jsonb_build_object('type', 'Poisoned', 'message', said, 'traceback', '')
+    );
+END
+$$;
+
+-- What has become due joins the ready order; how many did.
+CREATE OR REPLACE FUNCTION promote(of_docket bigint, now bigint, at_most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    became_due tid[];
+    has_groups boolean;
+    each record;
+BEGIN
+    SELECT array_agg(address), bool_or(grouped) INTO became_due, has_groups FROM (
+        SELECT ctid AS address, tribe IS NOT NULL AS grouped FROM run
+        WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due <= now
+        ORDER BY due LIMIT at_most FOR UPDATE SKIP LOCKED
+    ) AS first;
+    IF became_due IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF has_groups OR is_telling() THEN
+        FOR each IN
+            SELECT id, key, due FROM run WHERE ctid = ANY (became_due) ORDER BY due, id
+        LOOP
+            UPDATE run SET state = 'queued', place = place_of(docket, queue, tribe, weight)
+            WHERE docket = of_docket AND id = each.id;
+            PERFORM tell_state(each.id, each.key, 'queued', each.due);
+        END LOOP;
+    ELSE
+        UPDATE run SET state = 'queued', place = COALESCE(
+            (SELECT share.place FROM share WHERE share.docket = of_docket AND share.queue = run.queue AND share.tribe = ''), 0
+        ) WHERE run.ctid = ANY (became_due);
+    END IF;
+    RETURN cardinality(became_due);
+END
+$$;
+
+-- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
+CREATE OR REPLACE FUNCTION time_until_news(of_docket bigint, now bigint, of_queues text[], paused text[]) RETURNS bigint
+LANGUAGE sql AS $$
+    SELECT CASE WHEN moment IS NOT NULL THEN GREATEST(moment - now, 0) END FROM (SELECT LEAST(
+        (SELECT due FROM run
+         WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due > now ORDER BY due LIMIT 1),
+        (SELECT at FROM opening WHERE docket = of_docket ORDER BY at LIMIT 1),
+        (SELECT MIN(lease) FROM run
+         WHERE docket = of_docket AND worker IS NOT NULL AND lease > now AND queue <> ALL (paused)
+            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))
+    ) AS moment) AS first
+$$;

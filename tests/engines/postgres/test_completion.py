@@ -1,0 +1,200 @@
+"""Transactional completion: what a task writes in its transaction takes effect exactly once."""
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dovetail import Docket, TaskTransaction, Worker
+from dovetail.clock import VirtualClock
+from dovetail.engines.postgres import PostgresEngine
+from dovetail.errors import EngineUnavailable, OutcomeUnknown, UsageError
+from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new_id
+from tests.engines.postgres.effects import TABLE, leave_effect
+from tests.system.harness import eventually
+
+LEASE = timedelta(seconds=30)
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+async def docket(postgres_url: str) -> AsyncIterator[Docket]:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("SELECT pg_advisory_lock(77)")
+        admin.execute(TABLE)
+    async with Docket(new_id(), postgres_url) as docket:
+        yield docket
+
+
+async def effects(url: str, docket: Docket) -> Counter[str]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        rows = await connection.execute("SELECT run FROM effect WHERE docket = %s", (docket.name,))
+        return Counter(run for (run,) in await rows.fetchall())
+
+
+async def states(docket: Docket) -> Counter[State]:
+    return Counter(run.state for run in await docket.engine.find(RunQuery(limit=1000)))
+
+
+async def until_over(docket: Docket, count: int) -> None:
+    async def are_over() -> bool:
+        try:
+            return (await docket.engine.survey()).count(State.COMPLETED, State.FAILED) >= count
+        except (EngineUnavailable, OutcomeUnknown):
+            return False
+
+    await eventually(are_over, within=30)
+
+
+async def test_the_effect_is_there_with_the_end(docket: Docket, postgres_url: str) -> None:
+    executions = [await docket.add(leave_effect)(0) for _ in range(5)]
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    assert await effects(postgres_url, docket) == {execution.id: 2 for execution in executions}
+    assert await states(docket) == {State.COMPLETED: 5}
+
+
+async def test_a_task_that_fails_leaves_no_effect(docket: Docket, postgres_url: str) -> None:
+    async def fail(connection: Any = TaskTransaction()) -> None:
+        await connection.execute("INSERT INTO effect VALUES (%s, 'failed', '')", (docket.name,))
+        raise ValueError("no")
+
+    await docket.add(fail)()
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    assert await effects(postgres_url, docket) == {}
+    assert await states(docket) == {State.FAILED: 1}
+
+
+async def test_a_task_whose_commit_fails_has_failed(docket: Docket, postgres_url: str) -> None:
+    """A constraint that is only checked at the commit."""
+
+    async def break_a_promise(connection: Any = TaskTransaction()) -> None:
+        await connection.execute("CREATE TEMP TABLE one (n int UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP")
+        await connection.execute("INSERT INTO one VALUES (1), (1)")
+        await connection.execute("INSERT INTO effect VALUES (%s, 'broken', '')", (docket.name,))
+
+    await docket.add(break_a_promise)()
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    assert await effects(postgres_url, docket) == {}
+    assert await states(docket) == {State.FAILED: 1}
+
+
+async def test_a_task_cannot_commit_by_itself(docket: Docket) -> None:
+    seen: list[str] = []
+
+    async def hasty(connection: Any = TaskTransaction()) -> None:
+        for end in (connection.commit, connection.rollback):
+            with pytest.raises(UsageError) as refused:
+                await end()
+            seen.append(str(refused.value))
+        async with connection.transaction():
+            await connection.execute("INSERT INTO effect VALUES ('hasty', 'hasty', '')")
+        raise ValueError("the savepoint above counts no more than the rest")
+
+    await docket.add(hasty)()
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    assert len(seen) == 2
+
+
+async def test_what_a_zombie_wrote_is_rolled_back(postgres_url: str, docket: Docket) -> None:
+    """Its lease lapsed while it wrote, another took the run over, and both come to their end."""
+    clock = VirtualClock()
+    async with PostgresEngine(postgres_url, docket.name, clock=clock) as engine:
+        for n in range(100):
+            await engine.schedule([NewRun(new_id(), f"{n}", "task")])
+            zombie = (await engine.claim("zombie", 1, lease=LEASE)).claims[0]
+            held = await engine.transaction()
+            await write(held.connection, docket, zombie)
+            clock.jump(2 * LEASE)
+            heir = (await engine.claim("heir", 1, lease=LEASE)).claims[0]
+            taken = await engine.transaction()
+            await write(taken.connection, docket, heir)
+            ends = [(held, zombie, Finished.FENCED), (taken, heir, Finished.DONE)]
+            for transaction, claim, expected in random.sample(ends, 2):
+                assert await transaction.finish(Settle(claim, State.COMPLETED)) is expected
+    assert set((await effects(postgres_url, docket)).values()) == {1}
+    assert len(await effects(postgres_url, docket)) == 100
+
+
+async def write(connection: Any, docket: Docket, claim: Claim) -> None:
+    await connection.execute("INSERT INTO effect VALUES (%s, %s, '')", (docket.name, claim.id))
+
+
+async def terminate_some(url: str, stop: asyncio.Event) -> int:
+    """Terminate the server's side of one connection after the other."""
+    ended = 0
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="killer") as killer:
+        while not stop.is_set():
+            rows = await killer.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'dovetail' ORDER BY random() LIMIT 1"
+            )
+            ended += len(await rows.fetchall())
+            await asyncio.sleep(0.02)
+    return ended
+
+
+async def test_every_effect_is_there_once_though_connections_are_killed(docket: Docket, postgres_url: str) -> None:
+    executions = await docket.add_many(docket.call(leave_effect)(random.uniform(0, 0.03)) for _ in range(300))
+    docket.register(leave_effect)
+    stop = asyncio.Event()
+    worker = Worker(
+        docket, concurrency=20, redelivery_timeout=timedelta(seconds=2), reconnection_delay=timedelta(milliseconds=20)
+    )
+    async with worker:
+        running = asyncio.create_task(worker.run_forever(), name="worker")
+        killing = asyncio.create_task(terminate_some(postgres_url, stop), name="killer")
+        await until_over(docket, 300)
+        stop.set()
+        ended = await killing
+        running.cancel()
+        await asyncio.wait([running])
+    assert ended > 20
+    assert await effects(postgres_url, docket) == {execution.id: 2 for execution in executions}
+
+
+async def test_every_effect_is_there_once_though_workers_are_killed(docket: Docket, postgres_url: str) -> None:
+    executions = await docket.add_many(docket.call(leave_effect)(random.uniform(0, 0.1)) for _ in range(200))
+    workers = [start_worker(docket.name, postgres_url) for _ in range(2)]
+    try:
+        for _ in range(6):
+            await some_effects_more(postgres_url, docket)
+            victim = workers.pop(0)
+            victim.kill()
+            victim.wait()
+            workers.append(start_worker(docket.name, postgres_url))
+        await until_over(docket, 200)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    runs = {run.id: run for run in await docket.engine.find(RunQuery(limit=1000))}
+    completed = [execution.id for execution in executions if runs[execution.id].state is State.COMPLETED]
+    assert await effects(postgres_url, docket) == dict.fromkeys(completed, 2)
+    # The others were in hand each time that a worker died.
+    assert all(runs[each.id].crashes == 3 for each in executions if each.id not in completed)
+    assert len(completed) > 150
+
+
+def start_worker(name: str, url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "tests.engines.postgres.effects", url, name], cwd=ROOT)
+
+
+async def some_effects_more(url: str, docket: Docket) -> None:
+    wanted = min(len(await effects(url, docket)) + 5, 150)
+
+    async def are_there() -> bool:
+        return len(await effects(url, docket)) >= wanted
+
+    await eventually(are_there)

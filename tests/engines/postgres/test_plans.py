@@ -1,0 +1,107 @@
+"""Plans: a claim and a finish go by their indexes alone, however many runs there are, and before any ANALYZE (PG14)."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from dovetail.clock import SYSTEM_CLOCK
+from dovetail.engines.postgres import PostgresEngine
+from dovetail.model import new_id
+
+WANT = 100
+BACKLOG = """
+INSERT INTO dovetail.run (
+    docket, id, task, queue, priority, state, due, created, attempt, crash_limit,
+    keep_completed, keep_failed, keep_cancelled, payload
+)
+SELECT %(docket)s, %(state)s || n, 'task', 'default', 0, %(state)s, %(due)s + n, 0, 1, 3, 1000, 1000, 1000, 'payload'
+FROM generate_series(1, %(count)s) AS n
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+class Explained:
+    """A connection whose statements are explained, those inside of functions too."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._said: list[str] = []
+        self._connection.add_notice_handler(lambda notice: self._said.append(notice.message_primary or ""))
+        self._connection.execute(
+            "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on;"
+            "SET auto_explain.log_buffers = on; SET auto_explain.log_nested_statements = on;"
+            "SET client_min_messages = log"
+        )
+
+    def rows(self, statement: str, *values: Any) -> list[Any]:
+        self._said.clear()
+        return self._connection.execute(statement.encode(), values).fetchall()
+
+    @property
+    def plans(self) -> list[str]:
+        return [said for said in self._said if "plan:" in said]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def check(plans: list[str], most_pages: int) -> None:
+    assert plans
+    for plan in plans:
+        assert not re.search(r"Seq Scan on (run|ended)", plan), plan
+        assert not re.search(r"Rows Removed by Filter: \d{4,}", plan), plan
+        # A plan for the whole function counts what is below it as well.
+        pages = [int(count) for count in re.findall(r"shared hit=(\d+)", plan)]
+        assert max(pages, default=0) < most_pages, plan
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [0, 1_000, 1_000_000])
+async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
+    postgres_url: str, plain: psycopg.Connection[Any], count: int
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    explained = Explained(postgres_url)
+    far = 4_000_000_000_000_000
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, count)
+    await asyncio.to_thread(_stock, plain, docket, "scheduled", far, count // 10)
+    lease = timedelta(seconds=30) // timedelta(microseconds=1)
+    for _ in range(3):
+        rows = explained.rows(
+            "SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', %s::bigint)", docket, WANT, lease
+        )
+        assert len(rows) == min(count, WANT) + 1, "the last row says how long to wait"
+        check(explained.plans, 40 * WANT)
+        claims = rows[:-1]
+        explained.rows(
+            "SELECT dovetail.finish(%s::bigint, NULL, %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], '[]', '')",
+            docket, [row[0] for row in claims], [row[1] for row in claims], [0] * len(claims), [-1] * len(claims),
+        )  # fmt: skip
+        check(explained.plans, 60 * WANT)
+    explained.close()
+    plain.execute("DELETE FROM dovetail.run WHERE docket = %s", (docket,))
+    plain.execute("DELETE FROM dovetail.ended WHERE docket = %s", (docket,))
+
+
+def _stock(plain: psycopg.Connection[Any], docket: int, state: str, due: int, count: int) -> None:
+    plain.execute(BACKLOG.encode(), {"docket": docket, "state": state, "due": due, "count": count})
+
+
+def test_a_heartbeat_writes_no_index(plain: psycopg.Connection[Any]) -> None:
+    """What a heartbeat changes is in no index and in no condition of one: its updates stay on their page."""
+    indexes = plain.execute(
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'dovetail' AND tablename = 'run'"
+    ).fetchall()
+    assert indexes
+    assert not [index for (index,) in indexes if "lease" in index]
