@@ -243,9 +243,12 @@ class Execution(Generic[R]):
         return self._outcome(run)
 
     async def _wait_for_end(self) -> Run:
+        state, error = self.state, self.error
         await self.sync()
         if self.run is not None and self.run.state.is_terminal:
             return self.run
+        if self.run is None and state.is_terminal:
+            raise self._gone(state, error)
         # Subscribe first, then read, then wait: an end in between is seen by the read.
         async with self._docket.engine.watch(Topic(EventKind.STATE, self._key)) as events:
             last: Run | None = None
@@ -260,7 +263,7 @@ class Execution(Generic[R]):
                 if last is not None and _is_end(event, last):
                     return await self._ended(event, last)
                 if run is None and event is None:
-                    raise self._gone()
+                    raise self._gone(state, error)
 
     async def _ended(self, event: Event, last: Run) -> Run:
         """A run that is over. The end itself comes along with its event, in case the record is not kept."""
@@ -271,11 +274,11 @@ class Execution(Generic[R]):
         self.take_in(ended)
         return ended
 
-    def _gone(self) -> Exception:
-        """What to say of a run whose record is gone: how it ended, if that is known here."""
-        if self.state is State.FAILED and self.error is not None:
-            return failed(self.error, None, None)
-        if self.state is State.CANCELLED:
+    def _gone(self, state: State, error: str | None) -> Exception:
+        """What to say of a run whose record is gone: how it ended, if that was known here."""
+        if state is State.FAILED and error is not None:
+            return failed(error, None, None)
+        if state is State.CANCELLED:
             return ExecutionCancelled(f"the run {self._key!r} was cancelled")
         return self._expired()
 
