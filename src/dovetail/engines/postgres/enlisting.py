@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from dovetail.engine.threads import in_djangos_thread
 from dovetail.errors import InvalidArgument, InvalidType
 
 TYPES = ("bigint", "uuid", "bigint", "jsonb", "bytea")
@@ -102,8 +103,6 @@ async def _sqlalchemy_async(connection: Any, function: str, values: Sequence[Any
 
 
 async def _django(connection: Any, function: str, values: Sequence[Any]) -> Any:
-    from asgiref.sync import sync_to_async
-
     def call() -> Any:
         if connection.get_autocommit() and not connection.in_atomic_block:
             raise _needs_transaction()
@@ -111,8 +110,7 @@ async def _django(connection: Any, function: str, values: Sequence[Any]) -> Any:
             cursor.execute(_statement(function, lambda _: "%s"), list(values))
             return cursor.fetchone()[0]
 
-    # Django's connection belongs to the thread in which the view runs.
-    return await sync_to_async(call, thread_sensitive=True)()
+    return await in_djangos_thread(call)
 
 
 _WAYS: tuple[tuple[str, str, Ask], ...] = (

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dovetail.engine.threads import in_djangos_thread
 from dovetail.engines.sqlite.location import Location
 from dovetail.errors import InvalidArgument, InvalidType
 
 T = TypeVar("T")
 
 KNOWN = (
-    "a sqlite3 connection, an aiosqlite connection, or a SQLAlchemy Session, Connection, AsyncSession or"
-    " AsyncConnection over one of those"
+    "a sqlite3 connection, an aiosqlite connection, a SQLAlchemy Session, Connection, AsyncSession or"
+    " AsyncConnection over one of those, or Django's connection"
 )
 
 
 async def within(connection: Any, location: Location, work: Callable[[sqlite3.Connection], T]) -> T:
     """Do something on the connection that lies below the one given, in the thread that it belongs to."""
-    driver = await _driver_of(connection)
 
     def do(db: sqlite3.Connection) -> T:
         _check(db, location)
@@ -33,6 +33,13 @@ async def within(connection: Any, location: Location, work: Callable[[sqlite3.Co
         finally:
             db.row_factory = shown
 
+    def do_in_django() -> T:
+        connection.ensure_connection()
+        return do(connection.connection)
+
+    if _is_of(connection, "django", "ConnectionProxy") or _is_of(connection, "django", "BaseDatabaseWrapper"):
+        return await in_djangos_thread(do_in_django)
+    driver = await _driver_of(connection)
     if isinstance(driver, sqlite3.Connection):
         return do(driver)
     # aiosqlite runs everything in a thread of its own, and has no other way in.
