@@ -1,0 +1,387 @@
+"""Docket: the same calls without await, for Flask, Django, scripts and threads."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+
+import dovetail.docket
+from dovetail.agenda import Agenda
+from dovetail.clock import SYSTEM_CLOCK, Clock
+from dovetail.codec import Codec, Keyring
+from dovetail.errors import AlreadyOpen, InvalidType
+from dovetail.model import Retention, Run, WorkerInfo
+from dovetail.strikelist import LiteralOperator, Operator, Strike
+from dovetail.strikelist import StrikePreview as AsyncPreview
+from dovetail.sync.carried import CarriedDocket
+from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution, iterated
+from dovetail.sync.portal import PORTALS
+from dovetail.tasks import TaskCall, TaskFunction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AsyncDocket = dovetail.docket.Docket
+
+
+@dataclass(frozen=True, slots=True)
+class DocketSnapshot:
+    """Everything that waits and runs, at one moment."""
+
+    taken: datetime
+    total_tasks: int
+    future: Sequence[Execution[Any]]
+    running: Sequence[RunningExecution]
+    workers: Iterable[WorkerInfo] = field(default_factory=list[WorkerInfo])
+
+
+class StrikePreview:
+    """The runs that wait and that a strike would keep from starting: iterate over them, or count them."""
+
+    def __init__(self, docket: Docket, preview: Callable[[AsyncDocket], AsyncPreview], strike: Strike) -> None:
+        self.strike = strike
+        self._docket = docket
+        self._preview = preview
+
+    def __iter__(self) -> Iterator[Execution[Any]]:
+        inner = self._preview(self._docket.docket)
+        return map(self._docket.execution, iterated(self._docket, inner.__aiter__))
+
+    def count(self) -> int:
+        return self._docket.carry(lambda docket: self._preview(docket).count())
+
+
+def carried(
+    method: Callable[Concatenate[AsyncDocket, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Docket, P], R]:
+    """A method of the async docket, without await."""
+
+    @wraps(method)
+    def carry(self: Docket, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.carry(lambda docket: method(docket, *args, **kwargs))
+
+    return carry
+
+
+class Docket:
+    """A named collection of scheduled work, for code that does not await.
+
+        docket = Docket(name="emails", url="sqlite:///emails.db")
+        docket.add(greet, when=tomorrow, key="greet:ann")("ann@example.com")
+
+    It is opened by the first call, in each process anew, and may be used by all threads. `close()` gives up its
+    connections, as does leaving it as a context manager; a process that ends does so by itself.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        url: str | None = None,
+        heartbeat_interval: timedelta = timedelta(seconds=2),
+        missed_heartbeats: int = 5,
+        execution_ttl: timedelta = timedelta(minutes=15),
+        enable_internal_instrumentation: bool = False,
+        *,
+        durability: str = "durable",
+        codec: str | None = None,
+        signing: Keyring | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._docket = CarriedDocket(
+            name, url, heartbeat_interval, missed_heartbeats, execution_ttl, enable_internal_instrumentation,
+            durability=durability, codec=codec, signing=signing, clock=clock,
+        )  # fmt: skip
+        self._is_entered = False
+        # Connections of a docket that nobody can reach any more are of no use. At exit the portal sees to it.
+        weakref.finalize(self, _forget, self._docket).atexit = False
+
+    def __repr__(self) -> str:
+        return f"<sync {repr(self._docket)[1:]}"
+
+    # Opening and closing
+
+    def __enter__(self) -> Self:
+        if self._is_entered:
+            raise AlreadyOpen(f"the docket {self.name!r} is entered already; leave it before entering it again")
+        self.open()
+        self._is_entered = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_entered = False
+        self.close()
+
+    def open(self) -> None:
+        """Connect now, and be told now if that cannot be. Otherwise the first call does it."""
+        PORTALS.call(self._docket.opened)
+
+    def close(self) -> None:
+        """Give up the connections. A later call opens them again."""
+        if self._docket.is_open:
+            PORTALS.call(self._docket.close)
+
+    def carry(self, work: Callable[[AsyncDocket], Coroutine[Any, Any, T]]) -> T:
+        """Do something with the async docket, in its own event loop, and wait for it."""
+
+        async def done() -> T:
+            return await work(await self._docket.opened())
+
+        return PORTALS.call(done)
+
+    @property
+    def docket(self) -> AsyncDocket:
+        """The async docket beneath. It is open in an event loop of its own: see `carry`."""
+        return self._docket
+
+    # What needs no store
+
+    @property
+    def name(self) -> str:
+        return self._docket.name
+
+    @property
+    def url(self) -> str:
+        return self._docket.url
+
+    @property
+    def prefix(self) -> str:
+        return self._docket.prefix
+
+    @property
+    def tasks(self) -> dict[str, TaskFunction]:
+        return self._docket.tasks
+
+    @property
+    def codec(self) -> Codec:
+        return self._docket.codec
+
+    @property
+    def retention(self) -> Retention:
+        return self._docket.retention
+
+    def labels(self) -> dict[str, str]:
+        return self._docket.labels()
+
+    def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
+        """Make a task known, under its own name or under those given."""
+        self._docket.register(function, names)
+
+    def register_collection(self, collection_path: str) -> None:
+        """Register every function of a collection, named as `module:member`."""
+        self._docket.register_collection(collection_path)
+
+    def execution_of(self, run: Run) -> Execution[Any]:
+        """A handle on a run that was read from the store."""
+        return self.execution(self._docket.execution_of(run))
+
+    def execution(self, handle: AsyncExecution[R]) -> Execution[R]:
+        """The sync handle over an async one."""
+        return Execution(self, handle)
+
+    # Scheduling
+
+    @overload
+    def add(
+        self,
+        function: Callable[P, Awaitable[R]],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[P, Execution[R]]: ...
+    @overload
+    def add(
+        self,
+        function: Callable[P, R],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[P, Execution[R]]: ...
+    @overload
+    def add(
+        self,
+        function: str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[..., Execution[Any]]: ...
+    def add(
+        self, function: Any, when: datetime | None = None, key: str | None = None, **options: Any
+    ) -> Callable[..., Execution[Any]]:
+        """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
+
+        `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
+        """
+        return self._scheduling(self._docket.add(function, when, key, **options))
+
+    @overload
+    def replace(
+        self,
+        function: Callable[P, Awaitable[R]],
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[P, Execution[R]]: ...
+    @overload
+    def replace(
+        self,
+        function: Callable[P, R],
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[P, Execution[R]]: ...
+    @overload
+    def replace(
+        self,
+        function: str,
+        when: datetime,
+        key: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        connection: Any = None,
+    ) -> Callable[..., Execution[Any]]: ...
+    def replace(self, function: Any, when: datetime, key: str, **options: Any) -> Callable[..., Execution[Any]]:
+        """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
+        return self._scheduling(self._docket.replace(function, when, key, **options))
+
+    def _scheduling(
+        self, schedule: Callable[..., Coroutine[Any, Any, AsyncExecution[Any]]]
+    ) -> Callable[..., Execution[Any]]:
+        def scheduled(*args: Any, **kwargs: Any) -> Execution[Any]:
+            return self.execution(self.carry(lambda _: schedule(*args, **kwargs)))
+
+        return scheduled
+
+    @overload
+    def call(
+        self,
+        function: Callable[P, Any],
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Callable[P, TaskCall]: ...
+    @overload
+    def call(
+        self,
+        function: str,
+        when: datetime | None = None,
+        key: str | None = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+    ) -> Callable[..., TaskCall]: ...
+    def call(
+        self, function: Any, when: datetime | None = None, key: str | None = None, **options: Any
+    ) -> Callable[..., TaskCall]:
+        """A call to be scheduled later, with others: nothing reaches the store yet."""
+        return self._docket.call(function, when, key, **options)
+
+    def add_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
+        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
+        added = self.carry(lambda docket: docket.add_many(calls, chunk_size=chunk_size, connection=connection))
+        return [self.execution(each) for each in added]
+
+    def replace_many(
+        self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
+    ) -> list[Execution[Any]]:
+        """As `add_many`, but each takes the place of whatever waits under its key."""
+        placed = self.carry(lambda docket: docket.replace_many(calls, chunk_size=chunk_size, connection=connection))
+        return [self.execution(each) for each in placed]
+
+    def schedule(self, execution: Execution[R], *, replace: bool = False) -> Execution[R]:
+        """Put a ready-made execution down, as `add` would, or `replace`."""
+        if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"execution must be an Execution of dovetail.sync, not {execution!r}")
+        self.carry(lambda docket: docket.schedule(execution.handle, replace=replace))
+        return execution
+
+    def scatter(
+        self,
+        agenda: Agenda,
+        over: timedelta,
+        start: datetime | None = None,
+        jitter: timedelta | None = None,
+        *,
+        shuffle: bool = False,
+    ) -> list[Execution[Any]]:
+        """Schedule an agenda evenly over the time given: `Agenda.scatter`."""
+        if not isinstance(agenda, Agenda):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"agenda must be an Agenda, not {agenda!r}")
+        spread = self.carry(lambda docket: agenda.scatter(docket, over, start, jitter, shuffle=shuffle))
+        return [self.execution(each) for each in spread]
+
+    # Controlling
+
+    cancel = carried(AsyncDocket.cancel)
+    clear = carried(AsyncDocket.clear)
+
+    # Striking
+
+    strike = carried(AsyncDocket.strike)
+    restore = carried(AsyncDocket.restore)
+    strikes = carried(AsyncDocket.strikes)
+    wait_for_strikes_loaded = carried(AsyncDocket.wait_for_strikes_loaded)
+
+    def preview_strike(
+        self,
+        function: TaskFunction | str | None = None,
+        parameter: str | None = None,
+        operator: Operator | LiteralOperator = "==",
+        value: Any = None,
+    ) -> StrikePreview:
+        """What waits and would be kept from starting by such a strike. Nothing is stricken."""
+        strike = self._docket.strike_list.draft(function, parameter, operator, value)
+        self.open()
+        return StrikePreview(self, lambda docket: docket.preview_strike(function, parameter, operator, value), strike)
+
+    # Reading back
+
+    def get_execution(self, key: str) -> Execution[Any] | None:
+        """The newest run of a key, or None if there is no record of one."""
+        found = self.carry(lambda docket: docket.get_execution(key))
+        return None if found is None else self.execution(found)
+
+    def snapshot(self) -> DocketSnapshot:
+        """Everything that waits and runs, without a cap."""
+        shot = self.carry(lambda docket: docket.snapshot())
+        return DocketSnapshot(
+            shot.taken,
+            shot.total_tasks,
+            [self.execution(each) for each in shot.future],
+            [RunningExecution(self, each) for each in shot.running],
+            shot.workers,
+        )
+
+    find_all = carried(AsyncDocket.find_all)
+    workers = carried(AsyncDocket.workers)
+    task_workers = carried(AsyncDocket.task_workers)
+
+
+def _forget(docket: CarriedDocket) -> None:
+    if docket.is_open:
+        PORTALS.post(docket.close)
