@@ -73,7 +73,9 @@ class SqliteEngine:
                 " build of the last years has"
             )
         self._store = await self._in_thread(partial(STORES.acquire, self._location, self._durability, self._lane))
-        self._docket, mark = await self._store.write(partial(_docket_of, name=self._name), 0, self._clock)
+        # Read first: a caller whose own transaction keeps the file locked may be about to schedule in it.
+        known = await self._store.read(partial(_known_docket, name=self._name), 0, self._clock)
+        self._docket, mark = known or await self._store.write(partial(_docket_of, name=self._name), 0, self._clock)
         self._clock.advance_to(mark)
         return self
 
@@ -243,5 +245,10 @@ class Events:
 def _docket_of(session: Session, name: str) -> tuple[int, int]:
     """The docket's number, and the latest time that was gone by on it."""
     session.db.execute("INSERT OR IGNORE INTO dovetail_docket (name) VALUES (?)", (name,))
-    row: tuple[int, int] = session.db.execute("SELECT id, mark FROM dovetail_docket WHERE name = ?", (name,)).fetchone()
+    row = _known_docket(session, name)
+    assert row is not None  # noqa: S101 - it was just put there
     return row
+
+
+def _known_docket(session: Session, name: str) -> tuple[int, int] | None:
+    return session.db.execute("SELECT id, mark FROM dovetail_docket WHERE name = ?", (name,)).fetchone()
