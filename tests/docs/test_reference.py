@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, get_overloads
 
 import pytest
 
 import dovetail
-from dovetail import codec, errors, testing
+from dovetail import codec, errors, sync, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
 from tests.docs.pages import BLOCKS, ROOT
@@ -26,31 +27,41 @@ WHOLE = (
 )  # fmt: skip
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
-HOMES = (dovetail, codec, testing)
+HOMES: dict[Path, tuple[ModuleType, ...]] = {API: (dovetail, codec, testing), REFERENCE / "sync.md": (sync,)}
+"""Where the names of a page are to be found."""
 KINDS = {"posonlyargs": 0, "args": 1, "vararg": 2, "kwonlyargs": 3, "kwarg": 4}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def described() -> dict[str, ast.ClassDef | Definition]:
-    """What the page defines in its stubs, by name."""
-    stubs = [statement for block in BLOCKS[API] if block.is_python for statement in ast.parse(block.body).body]
+def described(page: Path = API) -> dict[str, ast.ClassDef | Definition]:
+    """What a page defines in its stubs, by name."""
+    stubs = [statement for block in BLOCKS[page] if block.is_python for statement in ast.parse(block.body).body]
     return {each.name: each for each in stubs if isinstance(each, ast.ClassDef | Definition)}
 
 
-def functions() -> Iterator[tuple[str, Definition, Any]]:
-    """Every function and method of the page, beside the real one."""
-    for name, stub in described().items():
-        real = next(getattr(home, name) for home in HOMES if hasattr(home, name))
+def functions(page: Path) -> Iterator[tuple[str, Definition, Any]]:
+    """Every function and method of a page, beside the real one."""
+    for name, stub in described(page).items():
+        real = next(getattr(home, name) for home in HOMES[page] if hasattr(home, name))
         if not isinstance(stub, ast.ClassDef):
             yield name, stub, real
             continue
         for member in stub.body:
             if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield f"{name}.{member.name}", member, inspect.getattr_static(real, member.name)
+                found = inspect.getattr_static(real, member.name)
+                named = f"{page.stem}: {name}.{member.name}"
+                # Where one body serves several, what a caller may pass is said by the overloads.
+                said = get_overloads(found) if inspect.isfunction(found) else []
+                yield named, member, said[0] if said else found
 
 
-FUNCTIONS = list(functions())
+FUNCTIONS = [each for page in HOMES for each in functions(page)]
+
+
+def test_every_name_without_await_is_described() -> None:
+    text = (REFERENCE / "sync.md").read_text(encoding="utf-8")
+    assert [name for name in sync.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_every_public_name_is_described() -> None:
@@ -59,12 +70,15 @@ def test_every_public_name_is_described() -> None:
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_every_public_member_is_described(name: str) -> None:
-    stub = described()[name]
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [*((API, name) for name in WHOLE), *((REFERENCE / "sync.md", name) for name in ("Docket", "Execution"))],
+)
+def test_every_public_member_is_described(page: Path, name: str) -> None:
+    stub = described(page)[name]
     assert isinstance(stub, ast.ClassDef)
     told = {each.name for each in stub.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
-    real = getattr(dovetail, name)
+    real = getattr(HOMES[page][0], name)
     members = {
         member
         for member, value in vars(real).items()

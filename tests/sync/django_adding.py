@@ -26,14 +26,15 @@ def database(url: str) -> dict[str, object]:
 def main(url: str) -> None:
     settings.configure(DATABASES={"default": database(url)})
     django.setup()
-    from django.db import connection, connections, transaction
+    from django.db import connection, connections
+    from django.db.transaction import Atomic
 
     docket = Docket("tests", url)
     docket.open()
-    with transaction.atomic():
+    with Atomic(using=None, savepoint=True, durable=False):
         docket.add(noop, key="committed", connection=connection)(1)
     try:
-        with transaction.atomic():
+        with Atomic(using=None, savepoint=True, durable=False):
             docket.add(noop, key="rolled back", connection=connections["default"])(1)
             raise ZeroDivisionError
     except ZeroDivisionError:

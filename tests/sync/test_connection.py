@@ -140,6 +140,17 @@ def test_threads_with_transactions_of_their_own_do_not_mix(stores: Stores, tmp_p
         assert keys_of(docket) == {"n0", "n2", "n4"}
 
 
+def test_a_docket_that_there_is_already_is_opened_within_a_transaction(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    Docket("tests", url).open()
+    docket = Docket("tests", url)
+    with plain_sqlite(url) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        docket.add(noop, key="one", connection=connection)(1)
+    assert keys_of(docket) == {"one"}
+    docket.close()
+
+
 def test_a_stricken_call_is_kept_out_of_a_transaction_too(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with Docket("tests", url) as docket, plain_sqlite(url) as connection:

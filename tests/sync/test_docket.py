@@ -217,7 +217,7 @@ class TestThreads:
         with Docket("others", url) as other:
             docket.strikes()
             other.strikes()
-            assert [each.name for each in threading.enumerate()].count("dovetail-sync") == 1
+            assert [each.name for each in threading.enumerate()].count("dovetail sync") == 1
 
     def test_a_thread_whose_event_loop_runs_is_refused(self, docket: Docket) -> None:
         async def call() -> None:

@@ -25,6 +25,7 @@ from dovetail import (
     TaskKey,
     Timeout,
     Worker,
+    sync,
 )
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -162,3 +163,36 @@ def reading(execution: Execution[Receipt]) -> None:
     execution.args = ()  # pyright: ignore[reportAttributeAccessIssue]
     assert_type(execution.error, str | None)
     assert_type(execution.started_at, datetime | None)
+
+
+def without_await(docket: sync.Docket) -> None:
+    # The same, for code that does not await.
+    assert_type(docket.add(send)("ann@example.com"), sync.Execution[Receipt])
+    assert_type(docket.add(send, when=LATER, key="k")(address="ann@example.com", urgent=True), sync.Execution[Receipt])
+    assert_type(docket.add(print_out)("text"), sync.Execution[int])
+    assert_type(docket.add("send")(1, anything=True), sync.Execution[Any])
+    docket.add(send)()  # pyright: ignore[reportCallIssue]
+    docket.add(send)(5)  # pyright: ignore[reportArgumentType]
+    docket.add(print_out)(b"bytes")  # pyright: ignore[reportArgumentType]
+    docket.add(send, colour="red")  # pyright: ignore[reportCallIssue]
+    assert_type(docket.replace(send, LATER, "k")("ann@example.com"), sync.Execution[Receipt])
+    docket.replace(send, LATER, "k")(5)  # pyright: ignore[reportArgumentType]
+
+    assert_type(docket.call(send)("ann@example.com"), TaskCall)
+    docket.call(send)(5)  # pyright: ignore[reportArgumentType]
+    assert_type(docket.add_many([docket.call(silent)()]), list[sync.Execution[Any]])
+    assert_type(docket.get_execution("k"), sync.Execution[Any] | None)
+
+    sent = docket.add(send)("ann@example.com")
+    assert_type(sent.get_result(timeout=timedelta(seconds=1)), Receipt)
+    assert_type(docket.add(silent)().get_result(), None)
+    sent.get_result(timeout=5)  # pyright: ignore[reportArgumentType]
+    assert_type(sent.key, str)
+    assert_type(sent.started_at, datetime | None)
+    sent.key = "another"  # pyright: ignore[reportAttributeAccessIssue]
+
+    assert_type(docket.clear(), int)
+    docket.cancel("k")
+    docket.cancel(5)  # pyright: ignore[reportArgumentType]
+    docket.strike(send, "address", "==", "ann@example.com", reason="asked")
+    docket.strike(send, colour="red")  # pyright: ignore[reportCallIssue]

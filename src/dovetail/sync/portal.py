@@ -36,10 +36,10 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(_Threads(thread_name_prefix="dovetail-sync"))
+        self._loop.set_default_executor(_Threads(thread_name_prefix="dovetail sync"))
         self.guests: set[Guest] = set()  # only ever touched in the loop
         self._is_over = False
-        self._thread = threading.Thread(target=self._run, name="dovetail-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dovetail sync", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
