@@ -411,6 +411,7 @@ async def test_an_automatic_task_that_was_stricken_begins_when_it_may(
     async def hourly(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
         ran.append(clock.now())
 
+    still.register(hourly)
     await still.strike(hourly, until=clock.now() + 5 * HOUR)
     async with Worker(still) as worker:
         running = asyncio.create_task(worker.run_forever())
