@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dovetail import CurrentExecution, Docket, Execution, Perpetual, Retry, Worker
+from dovetail import Cron, CurrentExecution, Docket, Execution, Perpetual, Retry, Worker
 from dovetail import clock as clock_module
 from dovetail.clock import SystemClock, VirtualClock
 
@@ -387,3 +387,35 @@ async def test_a_worker_that_runs_until_all_is_finished_ends_when_time_has_come(
         await clock.advance(DAY)
         assert ran == [DAY]
         assert running.done()
+
+
+async def test_an_automatic_task_that_ended_itself_comes_back_on_the_way(
+    still: Docket, clock: VirtualClock, ran: Ran
+) -> None:
+    async def once(cron: Cron = Cron("0 * * * *")) -> None:
+        ran.append(clock.now())
+        cron.cancel()
+
+    still.register(once)
+    async with Worker(still) as worker:
+        running = asyncio.create_task(worker.run_forever())
+        await clock.advance(DAY)
+        worker.stop()
+        await running
+    assert ran == [START + number * HOUR for number in range(1, 25)]
+
+
+async def test_an_automatic_task_that_was_stricken_begins_when_it_may(
+    still: Docket, clock: VirtualClock, ran: Ran
+) -> None:
+    async def hourly(perpetual: Perpetual = Perpetual(every=HOUR, automatic=True)) -> None:
+        ran.append(clock.now())
+
+    still.register(hourly)
+    await still.strike(hourly, until=clock.now() + 5 * HOUR)
+    async with Worker(still) as worker:
+        running = asyncio.create_task(worker.run_forever())
+        await clock.advance(8 * HOUR)
+        worker.stop()
+        await running
+    assert ran == [START + number * HOUR for number in range(5, 9)]

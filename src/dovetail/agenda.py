@@ -80,7 +80,7 @@ class Agenda:
             times = [_jittered(when, begin, jitter) for when in _spread(len(self._entries), begin, over)]
         except OverflowError:
             raise InvalidArgument(f"over ({over}) and jitter ({jitter}) lead beyond the last date there is") from None
-        if shuffle:
+        if checks.truth(shuffle, "shuffle"):
             random.shuffle(times)
         return await docket.add_many(_calls(docket, self._entries, times))
 

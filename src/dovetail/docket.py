@@ -317,13 +317,16 @@ class Docket:
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
         known, name = self._task(function)
-        if when is not None:
-            checks.moment(when, "when")
-        if key is not None:
-            checks.text(key, "key")
-        if queue != "default":
-            checks.text(queue, "queue")
-        checks.whole(priority, "priority")
+        try:
+            if when is not None:
+                checks.moment(when, "when")
+            if key is not None:
+                checks.text(key, "key")
+            if queue != "default":
+                checks.text(queue, "queue")
+            checks.whole(priority, "priority")
+        except UsageError as error:
+            raise type(error)(f"task {name!r}: {error}") from None
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
             # A call without a key is called by the id of its first run.

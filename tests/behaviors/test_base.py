@@ -244,3 +244,50 @@ async def test_by_itself_a_behavior_lets_the_call_proceed():
         return "result"
 
     assert await Behavior().around(proceed) == "result"
+
+
+class Judging(Behavior):
+    """Says what it was told to say."""
+
+    def __init__(self, say: Callable[[Attempt], Any]) -> None:
+        self.say = say
+
+    def recover(self, attempt: Attempt, outcome: Outcome) -> Any:
+        return self.say(attempt)
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda attempt: "verdict",
+        lambda attempt: 0,
+        lambda attempt: Requeue(attempt.claim, 2, 5),  # type: ignore[arg-type]
+        lambda attempt: Requeue(attempt.claim, "2"),  # type: ignore[arg-type]
+        lambda attempt: Requeue(attempt.claim.but(id="another"), 2),
+        lambda attempt: Settle(attempt.claim, "completed", object()),  # type: ignore[arg-type]
+        lambda attempt: Settle(attempt.claim, State.RUNNING),
+        lambda attempt: Settle(attempt.claim, State.COMPLETED, "text"),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_verdict_that_is_none_counts_as_none(
+    still: Docket, by_hand: ByHand, say: Callable[[Attempt], Any], caplog: pytest.LogCaptureFixture
+):
+    async def task(judging: Judging = Judging(say)) -> None:
+        raise ValueError("the body's own")
+
+    execution = await still.add(task)()
+    run = await by_hand.step()
+    assert (run.key, run.state, run.error) == (execution.key, State.FAILED, "ValueError: the body's own")
+    assert "could not decide; the run settles" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+async def test_a_hook_that_is_a_coroutine_function_gives_no_verdict(still: Docket, by_hand: ByHand):
+    class Asynchronous(Behavior):
+        async def recover(self, attempt: Attempt, outcome: Outcome) -> Any: ...  # type: ignore[override]
+
+    async def task(behavior: Asynchronous = Asynchronous()) -> None:
+        raise ValueError
+
+    await still.add(task)()
+    assert (await by_hand.step()).state is State.FAILED

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from dovetail import ConcurrencyLimit, Docket, Perpetual, Retry, UsageError, Worker
+from dovetail import ConcurrencyLimit, Depends, Docket, Perpetual, Retry, UsageError, Worker
 from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import RunQuery, State
@@ -416,4 +416,34 @@ def test_a_task_has_one_limit_on_concurrency(docket: Docket):
     ) -> None: ...
 
     with pytest.raises(UsageError, match=r"task 'task'.*ConcurrencyLimit"):
+        docket.register(task)
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ([{"x", "y", "z"}], [{"z", "y", "x"}]),
+        ({"deep": ({1, 2, 3},)}, {"deep": ({3, 2, 1},)}),
+    ],
+)
+def test_equal_values_share_a_limit_whatever_order_they_show(one: Any, same: Any):
+    limit = ConcurrencyLimit("account")
+    assert limit.key_for("task", {"account": one}) == limit.key_for("task", {"account": same})
+
+
+@pytest.mark.parametrize(("one", "other"), [([1], (1,)), ({1}, [1]), ("1", 1), ({"a": 1}, {"a": 2}), (True, 1)])
+def test_values_that_differ_share_none(one: Any, other: Any):
+    limit = ConcurrencyLimit("account")
+    assert limit.key_for("task", {"account": one}) != limit.key_for("task", {"account": other})
+
+
+def test_a_limit_on_what_is_injected_is_refused(docket: Docket):
+    async def task(
+        account: int = Depends(lambda: 1), limit: ConcurrencyLimit = ConcurrencyLimit("account")
+    ) -> None: ...
+
+    with pytest.raises(
+        InvalidArgument, match="task 'task': ConcurrencyLimit names the parameter 'account', which callers"
+    ):
         docket.register(task)

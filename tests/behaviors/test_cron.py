@@ -12,6 +12,7 @@ import pytest
 
 from dovetail import Cron, CurrentExecution, Docket, Execution, Perpetual, Retry, UsageError, Worker
 from dovetail.behaviors import Attempt, Outcome
+from dovetail.behaviors.cron import SLOT
 from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Claim, State
@@ -470,3 +471,12 @@ async def test_workers_at_work_seed_one_chain(docket: Docket, make_worker: MakeW
         await soon(twice.wait())
     slots = [run.due for run in await runs_of(docket, "tick")]
     assert len(slots) == len(set(slots)) == len(ran) + 1
+
+
+def test_a_slot_that_passes_while_a_run_waits_to_be_tried_again_is_queued():
+    attempt = Attempt(
+        Claim("id", 1, "k", "t", b"", 2, TUESDAY + 70 * MINUTE, headers={SLOT: TUESDAY.isoformat()}),
+        (), {}, VirtualClock(TUESDAY + 70 * MINUTE), None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert Cron("0 * * * *").next_due(attempt, Outcome(timedelta())) == TUESDAY + HOUR
+    assert Cron("0 * * * *", overlap="skip").next_due(attempt, Outcome(timedelta())) == TUESDAY + 2 * HOUR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dovetail import Docket, Progress, Retry, Worker
 from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
-from tests.by_hand import ByHand, finish, run_of
+from tests.by_hand import ByHand, finish, run_of, soon
 
 
 async def in_the_store(still: Docket, by_hand: ByHand, key: str) -> tuple[int, int, str | None]:
@@ -144,3 +145,27 @@ async def test_outside_of_a_run_nothing_can_be_reported(report: tuple[str, Any])
     with pytest.raises(AssertionError, match="only while a worker runs the task"):
         await getattr(progress, method)(value)
     assert (progress.current, progress.total, progress.message) == (None, 100, None)
+
+
+async def test_a_plain_function_says_how_far_it_is(docket: Docket, worker: Worker):
+    def load(progress: Progress = Progress()) -> tuple[int | None, int, str | None]:
+        progress.set_total(3)
+        progress.set_message("loading")
+        progress.increment(2)
+        return progress.current, progress.total, progress.message
+
+    execution = await docket.add(load, key="k")()
+    ready = asyncio.Event()
+    heard: list[Any] = []
+
+    async def listen() -> None:
+        async for event in execution.progress.subscribe(ready=ready):
+            heard.append((event["current"], event["total"], event["message"]))
+            if heard[-1] == (2, 3, "loading"):
+                return
+
+    listening = asyncio.create_task(listen())
+    await soon(ready.wait())
+    await finish(worker)
+    await soon(listening)
+    assert tuple(await execution.get_result()) == (2, 3, "loading")

@@ -394,3 +394,14 @@ async def test_an_exponential_retry_spaces_its_attempts(still: Docket, by_hand: 
     await by_hand.step()
     assert delays == [SECOND, 2 * SECOND, 4 * SECOND]
     assert (await run_of(still, key=execution.key)).state is State.FAILED
+
+
+@pytest.mark.parametrize("wrong", [5, None, "5", timedelta(seconds=-1)])
+async def test_a_delay_that_cannot_be_is_refused_in_the_body(still: Docket, by_hand: ByHand, wrong: Any):
+    async def task(retry: Retry = Retry(attempts=1)) -> None:
+        retry.delay = wrong
+
+    await still.add(task)()
+    run = await by_hand.step()
+    assert run.state is State.FAILED
+    assert "delay must be" in (run.error or "")

@@ -16,6 +16,7 @@ from dovetail import (
     CurrentDocket,
     CurrentExecution,
     CurrentWorker,
+    CycleError,
     Dependency,
     Depends,
     Docket,
@@ -707,14 +708,61 @@ async def test_a_bare_argument_on_the_task_itself_is_refused(docket: Docket, wor
     assert "No parameter name specified" in run.errors[-1].failure.traceback
 
 
-async def test_references_in_a_circle_are_refused(docket: Docket, worker: Worker):
+def test_references_in_a_circle_are_refused(docket: Docket):
     async def task(a: Any = CallArgument("b"), b: Any = CallArgument("a")) -> None: ...
 
-    execution = await docket.add(task)()
-    await finish(worker)
-    run = await run_of(docket, key=execution.key)
-    assert run.state == "failed"
-    assert "CycleError" in run.errors[-1].failure.traceback
+    with pytest.raises(CycleError, match="task 'task': its parameters wait for each other: a -> b -> a"):
+        docket.register(task)
+
+
+def test_a_parameter_that_is_given_by_itself_is_refused(docket: Docket):
+    async def task(a: Any = CallArgument()) -> None: ...
+
+    with pytest.raises(UsageError, match="a -> a"):
+        docket.register(task)
+
+
+def test_a_circle_through_factories_is_refused(docket: Docket):
+    def shout(word: str = CallArgument("loud")) -> str:
+        return word.upper()
+
+    async def task(loud: str = Depends(shout)) -> None: ...
+
+    with pytest.raises(CycleError, match="loud -> loud"):
+        docket.register(task)
+
+
+def test_factories_that_depend_on_each_other_are_refused(docket: Docket):
+    def hen(egg: Any = None) -> None: ...
+    def egg(hen: Any = Depends(hen)) -> None: ...
+
+    hen.__defaults__ = (Depends(egg),)
+
+    async def task(first: Any = Depends(egg)) -> None: ...
+
+    with pytest.raises(CycleError, match="'first' depends on itself: egg -> hen -> egg"):
+        docket.register(task)
+
+
+def test_one_factory_for_two_parameters_is_no_circle(docket: Docket):
+    async def task(a: str = Depends(plain), b: str = Depends(plain), c: str = CallArgument("a")) -> None: ...
+
+    docket.register(task)
+
+
+@pytest.mark.parametrize("factory", [5, None, dict, int, min])
+def test_a_factory_that_cannot_be_called_or_read_is_refused(docket: Docket, factory: Any):
+    async def task(value: Any = Depends(factory)) -> None: ...
+
+    with pytest.raises(UsageError, match="task 'task': the parameter 'value' depends on"):
+        docket.register(task)
+
+
+def test_a_class_in_the_place_of_its_instance_is_refused(docket: Docket):
+    async def task(retry: Any = Retry) -> None: ...
+
+    with pytest.raises(UsageError, match=r"task 'task': the parameter 'retry' has the class Retry as its default"):
+        docket.register(task)
 
 
 # Resolving by itself

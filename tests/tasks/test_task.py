@@ -240,7 +240,7 @@ def test_arguments_that_only_the_rest_takes_have_their_own_names():
 def test_a_limit_is_not_lost_because_another_type_is_known_to_type_checkers_only():
     async def task(a: "Annotated[int, ConcurrencyLimit(1)]", b: "OnlyForCheckers") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
 
-    with pytest.raises(ConflictingBehaviors, match=r"task 'task': its annotations cannot be read.*OnlyForCheckers"):
+    with pytest.raises(InvalidType, match=r"task 'task': its annotations cannot be read.*OnlyForCheckers"):
         Task.of(task)
 
 

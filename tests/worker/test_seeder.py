@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dovetail import Behavior, Docket, OutcomeUnknown, Perpetual, Worker
+from dovetail import Behavior, Docket, OutcomeUnknown, Perpetual, UsageError, Worker
 from dovetail.model import State
 from dovetail.worker.seeder import INTERVAL, Seeder
 from tests.by_hand import ByHand, at_work, finish, runs_of, soon
@@ -179,3 +179,35 @@ async def test_a_store_that_is_away_at_the_start_does_not_end_the_worker(docket:
     faults = behind_a_door(docket)
     faults.fail("schedule", 1)
     await finish(worker)
+
+
+class Broken(Behavior):
+    """Has no good answer to when its first turn comes."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def seed(self, now: datetime) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [ValueError("no"), 5, "soon", datetime(2030, 1, 1), timedelta(seconds=-1)])  # noqa: DTZ001
+async def test_one_that_cannot_be_seeded_does_not_stop_the_others(
+    still: Docket, answer: Any, caplog: pytest.LogCaptureFixture
+):
+    async def broken(behavior: Broken = Broken(answer)) -> None: ...
+
+    still.register(broken)
+    still.register(tick)
+    assert await seeder_of(still).seed()
+    assert [execution.key for execution in (await still.snapshot()).future] == ["tick"]
+    assert "the automatic task 'broken' cannot be started" in caplog.text
+
+
+def test_an_automatic_task_whose_parameters_nobody_gives_is_refused(still: Docket):
+    async def lost(to: str, perpetual: Perpetual = Perpetual(automatic=True)) -> None: ...
+
+    with pytest.raises(UsageError, match=r"task 'lost': Perpetual is automatic, and nobody gives its runs.*'to'"):
+        still.register(lost)

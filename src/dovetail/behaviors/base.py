@@ -102,7 +102,7 @@ class Behavior(Dependency["Behavior"]):
         return placed
 
     def check(self, parameters: Mapping[str, Parameter]) -> None:
-        """When the task is registered: raise an error if the behavior does not fit its parameters."""
+        """When the task is registered: raise an error if the behavior does not fit the parameters that callers give."""
 
     def seed(self, now: datetime) -> Due | None:
         """When the first turn comes of a run that workers keep alive unasked; None for none."""

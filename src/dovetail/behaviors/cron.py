@@ -99,7 +99,8 @@ class Cron(Perpetual):
         # Never before the slot that this run was for: no slot runs twice, whatever the clocks say.
         slot = _slot(attempt)
         now = from_microseconds(attempt.clock.microseconds())
-        began = max(now - outcome.took, slot)
+        # Of a run that was tried again only the slot tells when it began.
+        began = slot if attempt.number > 1 else max(now - outcome.took, slot)
         following = self.next_time(slot if self.misfire == "all" else began)
         overlapped = began < following <= now
         return self.next_time(now) if overlapped and self.overlap == "skip" else following

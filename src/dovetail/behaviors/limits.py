@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from inspect import Parameter
 from typing import Any, ClassVar, Self, cast
 
@@ -45,7 +45,8 @@ class Shared(Behavior):
             return  # it may come with any name
         known = ", ".join(parameters) or "none"
         raise InvalidArgument(
-            f"{type(self).__name__} names the parameter {self.argument!r}, which the task does not have; it has {known}"
+            f"{type(self).__name__} names the parameter {self.argument!r}, which callers of the task do not give; they"
+            f" give {known}"
         )
 
     def key_for(self, task: str, arguments: Arguments) -> str:
@@ -94,11 +95,15 @@ def _written(value: Any, argument: str, task: str) -> str:
     return text
 
 
-def _repr(value: object) -> str:
-    if isinstance(value, set | frozenset):
-        # A set's own repr shows its members in an order that differs from process to process.
-        members = cast("Set[Any]", value)
-        return f"set({', '.join(sorted(map(repr, members)))})"
+def _repr(value: Any) -> str:
+    """The repr of a value, the same for equal ones: the members of sets and dicts come in no order that counts."""
+    if type(value) in (set, frozenset):
+        return f"set({', '.join(sorted(map(_repr, value)))})"
+    if type(value) is dict:
+        items = cast("dict[Any, Any]", value).items()
+        return f"{{{', '.join(sorted(f'{_repr(key)}: {_repr(each)}' for key, each in items))}}}"
+    if type(value) in (list, tuple):
+        return f"{type(value).__name__}({', '.join(map(_repr, value))})"
     return repr(value)
 
 

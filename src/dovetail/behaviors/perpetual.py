@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from inspect import Parameter
 from typing import Any, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Outcome
 from dovetail.behaviors.roles import CompletionHandler
-from dovetail.errors import PayloadError
+from dovetail.errors import InvalidArgument, PayloadError
 from dovetail.model import Due, NewRun, Settle, State, Verdict
 
+NEEDED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 logger = logging.getLogger("dovetail.worker")
 
 
@@ -23,15 +26,32 @@ class Perpetual(CompletionHandler["Perpetual"]):
     """
 
     def __init__(self, every: timedelta = timedelta(), automatic: bool = False) -> None:
-        self.every = checks.duration(every, "every")
+        self.every = every
         self.automatic = checks.truth(automatic, "automatic")
         self.cancelled = False
         self._next: Due | None = None
         self._args: tuple[Any, ...] | None = None
         self._kwargs: dict[str, Any] | None = None
 
+    def check(self, parameters: Mapping[str, Parameter]) -> None:
+        needed = [each.name for each in parameters.values() if each.default is each.empty and each.kind in NEEDED]
+        if self.automatic and needed:
+            raise InvalidArgument(
+                f"{type(self).__name__} is automatic, and nobody gives its runs the parameter {needed[0]!r}: give it a"
+                " default, or schedule the first run yourself with automatic=False"
+            )
+
     def seed(self, now: datetime) -> Due | None:
         return timedelta() if self.automatic else None
+
+    @property
+    def every(self) -> timedelta:
+        """From start to start. A body may set another, for the next run."""
+        return self._every
+
+    @every.setter
+    def every(self, every: timedelta) -> None:
+        self._every = checks.duration(every, "every")
 
     def bind(self, attempt: Attempt) -> Self:
         return self.copy()

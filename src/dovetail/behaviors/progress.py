@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Generator
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Behavior
@@ -18,7 +20,8 @@ class Progress(Behavior):
             for row in rows:
                 await progress.increment()
 
-    The first report is written at once, later ones a few times a second: to report often costs little.
+    The first report is written at once, later ones a few times a second: to report often costs little. A plain `def`
+    calls the same methods, without `await`.
     """
 
     def __init__(self) -> None:
@@ -27,32 +30,58 @@ class Progress(Behavior):
         self.message: str | None = None
         self.updated_at: datetime | None = None
         self._attempt: Attempt | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
         bound._attempt = attempt
+        bound._loop = asyncio.get_running_loop()
         bound.current = 0
         return bound
 
-    async def set_total(self, total: int) -> None:
+    def set_total(self, total: int) -> Awaitable[None]:
         """How many steps there are in all."""
         checks.whole(total, "total", least=1)
-        await self._running().report(total=total)
+        saying = self._say(total=total)
         self.total = total
+        return saying
 
-    async def increment(self, amount: int = 1) -> None:
+    def increment(self, amount: int = 1) -> Awaitable[None]:
         """So many steps further."""
         checks.whole(amount, "amount", least=1)
-        await self._running().report(increment=amount)
+        saying = self._say(increment=amount)
         self.current = (self.current or 0) + amount
+        return saying
 
-    async def set_message(self, message: str | None) -> None:
+    def set_message(self, message: str | None) -> Awaitable[None]:
         """What is being done; None takes the last message away."""
         message = checks.message(message, "message")
-        await self._running().report(message=message or "")
+        saying = self._say(message=message or "")
         self.message = message
+        return saying
 
-    def _running(self) -> Attempt:
+    def _say(self, **what: Any) -> Awaitable[None]:
+        """On the loop, something to be awaited. In a plain function's thread it is said at once."""
         assert self._attempt is not None, "Progress has its say only while a worker runs the task"  # noqa: S101
+        assert self._loop is not None  # noqa: S101 - it was bound
         self.updated_at = from_microseconds(self._attempt.clock.microseconds())
-        return self._attempt
+        saying = self._attempt.report(**what)
+        if _is_on_a_loop():
+            return saying
+        asyncio.run_coroutine_threadsafe(saying, self._loop)
+        return Said()
+
+
+class Said(Awaitable[None]):
+    """What was said already: whoever likes may await it."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

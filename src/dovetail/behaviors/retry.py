@@ -26,9 +26,18 @@ class Retry(FailureHandler["Retry"]):
 
     def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
         self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)
-        self.delay = checks.duration(delay, "delay")
+        self.delay = delay
         self.attempt = 1
         self._forced: Due | None = None
+
+    @property
+    def delay(self) -> timedelta:
+        """How long until the next try. A body may set another."""
+        return self._delay
+
+    @delay.setter
+    def delay(self, delay: timedelta) -> None:
+        self._delay = checks.duration(delay, "delay")
 
     @classmethod
     def forever(cls, delay: timedelta = timedelta()) -> Self:
@@ -92,7 +101,7 @@ class ExponentialRetry(Retry):
         super().__init__(attempts, checks.duration(minimum_delay, "minimum_delay"))
         self.minimum_delay = minimum_delay
         self.maximum_delay = checks.duration(maximum_delay, "maximum_delay")
-        self.jitter = jitter
+        self.jitter = checks.truth(jitter, "jitter")
 
     @classmethod
     def forever(

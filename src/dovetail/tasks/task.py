@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 from uncalled_for import (
     get_annotation_dependencies,
@@ -19,6 +19,7 @@ from dovetail.codec import CallTypes
 from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
 from dovetail.tasks.binding import Binding
 from dovetail.tasks.conflicts import declared, refuse_conflicts
+from dovetail.tasks.refusals import refuse_what_cannot_be
 
 TaskFunction = Callable[..., Any]
 
@@ -66,25 +67,26 @@ def _read(function: TaskFunction) -> Task:
     if not callable(function):
         raise InvalidType(f"a task must be a function, not {function!r}")
     name = getattr(function, "__name__", repr(function))
-    parameters: Mapping[str, Any] = {}
-    metadata: Mapping[str, list[Any]] = {}
     try:
         parameters = get_dependency_parameters(function)
         metadata = get_annotation_dependencies(function)
+        signature = get_signature(function)
         refuse_conflicts(declared(function))
+        refuse_what_cannot_be(function, signature, parameters)
+    except UsageError as error:
+        raise type(error)(f"task {name!r}: {error}") from None
     except (TypeError, ValueError) as error:
         raise ConflictingBehaviors(f"task {name!r}: {error}") from error
-    signature = get_signature(function)
-    _refuse_what_cannot_be_given(function, name, signature, parameters)
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
     wrappers = tuple(each.on(name) for name, among in metadata.items() for each in among if isinstance(each, Behavior))
     others = len(parameters) > len(behaviors) or any(
         not isinstance(each, Behavior) for among in metadata.values() for each in among
     )
     everything: tuple[Behavior, ...] = (*behaviors.values(), *wrappers)
+    asked_of_callers = {name: each for name, each in signature.parameters.items() if name not in parameters}
     for behavior in everything:
         try:
-            behavior.check(signature.parameters)
+            behavior.check(asked_of_callers)
         except UsageError as error:
             raise type(error)(f"task {name!r}: {error}") from None
     return Task(
@@ -101,27 +103,6 @@ def _read(function: TaskFunction) -> Task:
         logged=Logged.of(function),
         enters=any(type(each).__aenter__ is not Behavior.__aenter__ for each in everything),
     )
-
-
-def _refuse_what_cannot_be_given(
-    function: TaskFunction, name: str, signature: inspect.Signature, parameters: Mapping[str, Any]
-) -> None:
-    """Declarations that would be lost, or fail every run."""
-    for parameter in parameters:
-        if signature.parameters[parameter].kind is inspect.Parameter.POSITIONAL_ONLY:
-            raise ConflictingBehaviors(
-                f"task {name!r}: the parameter {parameter!r} is positional only, so that nothing can be injected there"
-            )
-    try:
-        get_type_hints(function, include_extras=True)
-    except NameError as error:
-        if any("Annotated" in str(each.annotation) for each in signature.parameters.values()):
-            raise ConflictingBehaviors(
-                f"task {name!r}: its annotations cannot be read, and what they declare would be lost: {error}. Import"
-                " at run time what they name, not only for type checkers"
-            ) from None
-    except Exception:  # it is no function with annotations: there is nothing to lose
-        return
 
 
 def _is_async(function: TaskFunction) -> bool:

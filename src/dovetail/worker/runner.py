@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dovetail.behaviors import AdmissionBlocked, Attempt, Outcome, blocked
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
-from dovetail.errors import UsageError
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
 from dovetail.injection import current_execution
@@ -25,6 +24,7 @@ from dovetail.worker.logs import logger
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.setting import Setting
+from dovetail.worker.soundness import sound
 from dovetail.worker.stage import Stage, Stages
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Runner:
             return self._put_back(claim)
         try:
             stage = self._stages.of(function)
-        except UsageError as error:  # what the worker adds does not go with what the task declares
+        except Exception as error:  # what the worker adds does not go with what the task declares
             logger.error("the run %r cannot start on this worker: %s", claim.key, error)
             return Settle(claim, State.FAILED, failure=failure_of(error))
         try:
@@ -214,10 +214,10 @@ class Runner:
             if outcome.error is not None:
                 for behavior in hooks:
                     if (verdict := behavior.recover(attempt, outcome)) is not None:
-                        return verdict
+                        return sound(verdict, attempt.claim, behavior)
             for behavior in hooks:
                 if (verdict := behavior.follow_up(attempt, outcome)) is not None:
-                    return verdict
+                    return sound(verdict, attempt.claim, behavior)
         except BaseException:
             logger.exception("a behavior of the run %r could not decide; the run settles", attempt.claim.key)
         return None

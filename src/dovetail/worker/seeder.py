@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from dovetail import checks
+from dovetail.behaviors import Behavior
 from dovetail.clock import Clock, from_microseconds
 from dovetail.engine import Engine
 from dovetail.errors import DovetailError
@@ -29,6 +32,8 @@ class Seeder:
         self._drafter = drafter
         self._retention = retention
         self._is_stricken = is_stricken
+        self._automatic: set[str] = set()
+        self._missing = asyncio.Event()
 
     async def seed(self) -> bool:
         """Start what is not there; whether the store could be asked."""
@@ -44,19 +49,43 @@ class Seeder:
     async def run(self) -> None:
         """Look after them from time to time. The first look is the worker's own, before it claims anything."""
         while True:
-            await self._clock.rest(None, INTERVAL)
+            await self._clock.rest(self._missing, INTERVAL)
+            if self._missing.is_set():
+                # A chain has ended, or is forbidden for now: it is looked after at its time, and not when it suits.
+                self._missing.clear()
+                await self._clock.sleep(INTERVAL)
             while not await self.seed():
                 await self._clock.sleep(RETRY)
+
+    def chain_ended(self, task: str) -> None:
+        """A run under the key of a task was the last of its chain, for now."""
+        if task in self._automatic:
+            self._missing.set()
 
     def seeds(self) -> list[NewRun]:
         """The first run of every task that is to run unasked and may."""
         now = from_microseconds(self._clock.microseconds())
-        retention = self._retention()
         return [
-            # Whatever the behaviors plan, what is there is left in peace: to debounce a seed would put it off for ever.
-            self._drafter.draft(task, name, (), {}, key=name, due=due, retention=retention).but(conflict=Conflict.KEEP)
+            run
             for name, function in list(self._tasks.items())
-            for task in [Task.of(function)]
-            for behavior in task.all_behaviors
-            if (due := behavior.seed(now)) is not None and not self._is_stricken(name, function)
+            for behavior in Task.of(function).all_behaviors
+            if (run := self._seed_of(name, function, behavior, now)) is not None
         ]
+
+    def _seed_of(self, name: str, function: TaskFunction, behavior: Behavior, now: datetime) -> NewRun | None:
+        """One that cannot be had concerns its own task alone."""
+        try:
+            due = behavior.seed(now)
+            if due is None:
+                return None
+            self._automatic.add(name)
+            if self._is_stricken(name, function):
+                self._missing.set()
+                return None
+            due = checks.duration(due, "seed") if isinstance(due, timedelta) else checks.moment(due, "seed")
+            run = self._drafter.draft(Task.of(function), name, (), {}, key=name, due=due, retention=self._retention())
+        except Exception:
+            logger.exception("the automatic task %r cannot be started", name)
+            return None
+        # Whatever the behaviors plan, what is there is left in peace: to debounce a seed would put it off for ever.
+        return run.but(conflict=Conflict.KEEP)

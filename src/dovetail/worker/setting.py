@@ -9,6 +9,7 @@ from typing import Any
 
 from uncalled_for import FailedDependency, resolved_dependencies
 
+from dovetail.failures import failure_of
 from dovetail.injection.quick import MISSING, Quick, settled
 from dovetail.tasks import TaskFunction
 from dovetail.worker.logs import logger
@@ -71,6 +72,7 @@ class Setting:
 def _raise_together(failed: list[FailedDependency]) -> None:
     if failed:
         names = ", ".join(each.parameter for each in failed)
+        causes = "; ".join(str(failure_of(each.error)) for each in failed)
         raise ExceptionGroup(
-            f"Failed to resolve dependencies for parameter(s): {names}", [each.error for each in failed]
+            f"Failed to resolve dependencies for parameter(s): {names} ({causes})", [each.error for each in failed]
         )

@@ -9,7 +9,8 @@ from datetime import timedelta
 from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claim, Finished, Verdict
+from dovetail.failures import failure_of
+from dovetail.model import Claim, Finished, Settle, State, Verdict
 from dovetail.worker.logs import logger
 
 FIRST_PAUSE = timedelta(milliseconds=100)
@@ -70,11 +71,19 @@ class Settler:
         for verdict in batch:
             try:
                 answers = await self._engine.finish([verdict])
-            except Exception:
-                logger.exception("the outcome of the run %r cannot be written", verdict.claim.key)
-                self.settled(verdict.claim)
+            except Exception as error:
+                logger.exception("the outcome of the run %r cannot be written; it fails", verdict.claim.key)
+                await self._fail(verdict.claim, error)
             else:
                 self._note([verdict], answers)
+
+    async def _fail(self, claim: Claim, error: Exception) -> None:
+        """Rather than let a run be started again and again for an end that can never be written."""
+        try:
+            await self._engine.finish([Settle(claim, State.FAILED, failure=failure_of(error))])
+        except Exception as again:
+            logger.error("nor can it be failed, and its lease will lapse: %s", again)
+        self.settled(claim)
 
     def _note(self, batch: Sequence[Verdict], answers: Sequence[Finished]) -> None:
         for verdict, answer in zip(batch, answers, strict=True):

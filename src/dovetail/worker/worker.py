@@ -21,7 +21,7 @@ from dovetail.errors import EngineUnavailable, InvalidType, OutcomeUnknown
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
-from dovetail.model import Verdict, WorkerInfo, new_id
+from dovetail.model import Settle, Verdict, WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
@@ -42,6 +42,8 @@ from dovetail.worker.threads import Threads
 Shared = tuple[dict[Any, Any], asyncio.Lock, AsyncExitStack]
 """What the tasks of one worker share: values, the lock for making them, and how they are put away."""
 
+MESSAGE_BATCH = 1000
+"""How many runs are claimed in one call, at most."""
 FLUSH_TIME = 5.0
 """Seconds that a worker which is out of time still gives to writing down outcomes."""
 
@@ -66,7 +68,7 @@ class Worker:
         enable_internal_instrumentation: bool = False,
         fallback_task: TaskFunction | None = None,
         dependencies: Dependencies | None = None,
-        message_batch: int = 1000,
+        message_batch: int = MESSAGE_BATCH,
         *,
         queues: Sequence[str] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
@@ -171,7 +173,7 @@ class Worker:
         until_finished: bool = False,
         tasks: Iterable[str] = ("dovetail.tasks:standard_tasks",),
         fallback_task: str | None = None,
-        message_batch: int = 1000,
+        message_batch: int = MESSAGE_BATCH,
         dependencies: Dependencies | str | None = None,
         queues: Sequence[str] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
@@ -244,7 +246,7 @@ class Crew:
         if isinstance(self._clock, VirtualClock):
             attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)
-        self.roster = Roster(worker.concurrency, attend, self.settler.put, docket.name)
+        self.roster = Roster(worker.concurrency, attend, self._put, docket.name)
         self.settler.settled = self.roster.settled
         self.intake = Intake(
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
@@ -343,6 +345,11 @@ class Crew:
             return
         while not await self.seeder.seed() and not self._stop_requests:
             await self._clock.sleep(RETRY)
+
+    def _put(self, verdict: Verdict) -> None:
+        self.settler.put(verdict)
+        if verdict.claim.key == verdict.claim.task and isinstance(verdict, Settle) and not verdict.then:
+            self.seeder.chain_ended(verdict.claim.task)
 
     async def _drain(self) -> None:
         """Hand back what has not started; let running work end while there is grace, then hand it back too."""

@@ -17,8 +17,10 @@ from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
 from dovetail.engines.sqlite.session import Session
-from dovetail.engines.sqlite.store import STORES, Store, Watcher
+from dovetail.engines.sqlite.store import Store
+from dovetail.engines.sqlite.stores import STORES
 from dovetail.engines.sqlite.transacting import TaskTransaction
+from dovetail.engines.sqlite.watching import Watcher
 from dovetail.errors import EngineUnavailable, InvalidArgument, StoreDamaged
 from dovetail.model import (
     Cancelled,

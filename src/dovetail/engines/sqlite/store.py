@@ -12,19 +12,20 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from dovetail.clock import Clock
 from dovetail.engines.sqlite import connection
 from dovetail.engines.sqlite.ballast import Ballast
 from dovetail.engines.sqlite.doorbell import Listener, Neighbours, bells_of
 from dovetail.engines.sqlite.location import Location, inspect
+from dovetail.engines.sqlite.requests import Request, deliver
 from dovetail.engines.sqlite.session import Session
+from dovetail.engines.sqlite.watching import FileChanges, Watcher
 from dovetail.errors import EngineFull, EngineUnavailable
-from dovetail.model import Event, EventKind, Topic
+from dovetail.model import Event, EventKind
 
 T = TypeVar("T")
 
@@ -38,55 +39,6 @@ VACUUMED = 250
 """Pages that are given back to the file system after a sweep."""
 
 logger = logging.getLogger("dovetail.sqlite")
-
-
-@dataclass(slots=True)
-class Request(Generic[T]):
-    """Something to be done in a transaction, and who waits for it."""
-
-    work: Callable[[Session], T]
-    docket: int
-    clock: Clock
-    grows: bool  # whether it needs room on the disk that finishing work does not
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[T]
-    result: Any = None
-    error: BaseException | None = None
-
-    def deliver(self) -> None:
-        if self.future.done():
-            return  # whoever asked has gone
-        if isinstance(self.error, StopIteration):
-            self.future.set_exception(
-                RuntimeError("StopIteration in the store").with_traceback(self.error.__traceback__)
-            )
-        elif self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
-
-@dataclass(eq=False, slots=True)
-class Watcher:
-    """Somebody who wants to hear of a docket's events."""
-
-    docket: int
-    topics: frozenset[Topic]
-    loop: asyncio.AbstractEventLoop
-    put: Callable[[Event], None]
-
-    @property
-    def kinds(self) -> frozenset[EventKind]:
-        return frozenset(topic.kind for topic in self.topics)
-
-    def wants(self, docket: int, event: Event) -> bool:
-        # Docket 0 stands for any: the file changed, and nobody knows how.
-        if docket == 0:
-            return event.kind in self.kinds
-        is_of_all = event.key is None  # a hint without news
-        return docket == self.docket and any(
-            topic.kind is event.kind and (is_of_all or topic.key in (None, event.key)) for topic in self.topics
-        )
 
 
 class Store:
@@ -227,7 +179,7 @@ class Store:
                 db = self._reader or self._writer
                 session = Session(db, request.docket, request.clock.microseconds(), frozenset())
                 self._perform_read(db, session, request)
-            _deliver([request])
+            deliver([request])
             request.clock.work_ended()
 
     def _perform_read(self, db: sqlite3.Connection, session: Session, request: Request[Any]) -> None:
@@ -273,7 +225,7 @@ class Store:
             sessions = self._write_when_full(able) if connection.is_full(error) else self._fail(able, error)
         except BaseException as error:
             sessions = self._fail(able, error)
-        _deliver(batch)
+        deliver(batch)
         try:
             for session in sessions:
                 self._tell(session)
@@ -421,7 +373,7 @@ class Store:
         for watcher in watchers:
             for event in events:
                 if watcher.wants(docket, event):
-                    _hand_over(watcher, event)
+                    watcher.hand_over(event)
 
     def watch(self, watcher: Watcher) -> None:
         with self._watching:
@@ -444,53 +396,6 @@ class Store:
             self._neighbours.own = self._listener.want(self._kinds)
 
 
-class FileChanges:
-    """Whether another connection has changed the file since it was last asked."""
-
-    def __init__(self, location: Location, durability: str) -> None:
-        self._location = location
-        self._durability = durability
-        self.open()
-
-    def open(self) -> None:
-        self._db = connection.connect(self._location, self._durability, read_only=True)
-        self._seen = self._version()
-
-    def since_last_asked(self) -> bool:
-        before, self._seen = self._seen, self._version()
-        return self._seen != before
-
-    def _version(self) -> int:
-        return self._db.execute("PRAGMA data_version").fetchone()[0]
-
-    def close(self) -> None:
-        self._db.close()
-
-
-def _deliver(batch: list[Request[Any]]) -> None:
-    """Wake those who wait, with one call into each event loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[Request[Any]]] = {}
-    for request in batch:
-        loops.setdefault(request.loop, []).append(request)
-    for loop, requests in loops.items():
-        try:
-            loop.call_soon_threadsafe(_deliver_all, requests)
-        except RuntimeError:
-            continue  # that loop has been closed, and nobody waits any more
-
-
-def _deliver_all(requests: list[Request[Any]]) -> None:
-    for request in requests:
-        request.deliver()
-
-
-def _hand_over(watcher: Watcher, event: Event) -> None:
-    try:
-        watcher.loop.call_soon_threadsafe(watcher.put, event)
-    except RuntimeError:
-        return  # that loop has been closed
-
-
 def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
@@ -504,60 +409,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-class Stores:
-    """The stores that this process has open. A child made by fork starts with none: connections do not survive it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._open: dict[tuple[Any, ...], Store] = {}
-        self._abandoned: list[Store] = []
-        os.register_at_fork(before=self._pause, after_in_parent=self._go_on, after_in_child=self._abandon)
-
-    def acquire(self, location: Location, durability: str, lane: str) -> Store:
-        """The store for a place, opened if need be. Each lane has connections and a writer of its own, except where
-        there can only be one."""
-        if location.is_memory:
-            name: tuple[Any, ...] = ("memory", location.name)
-        elif location.single_process:
-            name = (location.path,)
-        else:
-            name = (location.path, durability, lane)
-        with self._lock:
-            store = self._open.get(name)
-            if store is None:
-                store = Store(location, durability)
-                store.open()
-                self._open[name] = store
-            store.users += 1
-            return store
-
-    def release(self, store: Store) -> None:
-        if store.pid != os.getpid():
-            return
-        with self._lock:
-            store.users -= 1
-            if store.users:
-                return
-            self._open = {name: each for name, each in self._open.items() if each is not store}
-        store.close()
-
-    def _pause(self) -> None:
-        self._lock.acquire()
-        for store in self._open.values():
-            store.pause()
-
-    def _go_on(self) -> None:
-        for store in self._open.values():
-            store.go_on()
-        self._lock.release()
-
-    def _abandon(self) -> None:
-        # The inherited handles are kept, never closed: closing them would drop the parent's locks.
-        self._lock = threading.RLock()
-        self._abandoned += self._open.values()
-        self._open = {}
-
-
-STORES = Stores()

@@ -1,0 +1,23 @@
+"""What to do with runs of tasks that a worker does not know."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from dovetail.execution import Execution
+from dovetail.injection import CurrentExecution, TaskLogger
+
+
+async def default_fallback_task(
+    *args: Any,
+    execution: Execution[Any] = CurrentExecution(),
+    logger: logging.LoggerAdapter[logging.Logger] = TaskLogger(),
+    **kwargs: Any,
+) -> None:
+    """Drop the run, with a warning. A worker does so only if it is given this as its `fallback_task`."""
+    logger.warning(
+        "the task %r is not registered on this worker, and the run %r is dropped; call docket.register() or pass"
+        " --tasks module:collection",
+        execution.function_name, execution.key,
+    )  # fmt: skip
