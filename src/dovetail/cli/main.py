@@ -43,6 +43,7 @@ def worker(
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker's runs start elsewhere.")] = 10,
     grace: Annotated[float, typer.Option(help="Seconds that running work has to end when stopped.")] = 25,
     until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
+    once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
 ) -> None:
     """Run a worker until it is told to stop (SIGTERM or SIGINT; a second one hurries it)."""
@@ -53,7 +54,7 @@ def worker(
     asyncio.run(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
-            queues=queue or (), shutdown_grace=timedelta(seconds=grace),
+            queues=queue or (), shutdown_grace=timedelta(seconds=grace), once=once,
         )
     )  # fmt: skip
 

@@ -37,6 +37,7 @@ class Intake:
         batch: int,
         reconnection_delay: timedelta,
         until_finished: bool,
+        once: bool = False,
     ) -> None:
         self._engine = engine
         self._roster = roster
@@ -47,6 +48,7 @@ class Intake:
         self._batch = batch
         self._reconnection_delay = reconnection_delay
         self._until_finished = until_finished
+        self._once = once
         self._hint = asyncio.Event()
         self._stopping = False
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
@@ -68,9 +70,14 @@ class Intake:
                 self._roster.has_room.clear()
                 continue
             self._hint.clear()
+            was_idle = self._roster.is_idle.is_set()
             claimed = await self._claim(room)
             if claimed is None or len(claimed.claims) == room or self._stopping:
                 continue
+            if self._once and not claimed.claims and self._roster.is_idle.is_set():
+                if was_idle:
+                    return
+                continue  # a retry may have been put down just after this was answered
             if self._until_finished and await self._is_finished():
                 return
             await self._reason_to_look(claimed.wait)
@@ -89,8 +96,9 @@ class Intake:
         return claimed
 
     async def _reason_to_look(self, wait: timedelta | None) -> None:
-        longest = FINISH_POLL if self._until_finished else FALLBACK_POLL * random.uniform(0.8, 1.2)
-        if self._until_finished and not self._roster.is_idle.is_set():
+        ends = self._until_finished or self._once
+        longest = FINISH_POLL if ends else FALLBACK_POLL * random.uniform(0.8, 1.2)
+        if ends and not self._roster.is_idle.is_set():
             # What runs here may be the last: its end is a reason to look as well.
             waiting = [asyncio.ensure_future(each.wait()) for each in (self._hint, self._roster.is_idle)]
             sleeping = asyncio.ensure_future(self._clock.rest(None, longest, wait))

@@ -17,7 +17,7 @@ from uncalled_for import SharedContext
 from dovetail import checks
 from dovetail.clock import SystemClock, VirtualClock, from_microseconds
 from dovetail.docket import Docket
-from dovetail.errors import EngineUnavailable, InvalidType, OutcomeUnknown
+from dovetail.errors import EngineUnavailable, InvalidArgument, InvalidType, OutcomeUnknown
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
 from dovetail.model import Pulse as Heard
@@ -34,6 +34,7 @@ from dovetail.worker.logs import logger
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Attend, Reason, Roster, Tenure
+from dovetail.worker.round import Round
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
@@ -140,12 +141,22 @@ class Worker:
             checks.whole(count, f"iterations_by_key[{key!r}]", least=0)
         await self._run(until_finished=True, budget=Budget(iterations_by_key))
 
+    async def run_once(self) -> int:
+        """Run what is due, and what that brings about for now; how many attempts that were.
+
+        A key has one run in a round: the next one of a perpetual task is left, even if it is due.
+        """
+        turn = Round()
+        await self._run(budget=turn)
+        logger.info("nothing more is due; %d attempts were made", turn.ran)
+        return turn.ran
+
     def stop(self) -> None:
         """Begin a graceful stop; a second call hands running work back at once."""
         if self._crew is not None:
             self._crew.stop()
 
-    async def _run(self, *, until_finished: bool = False, budget: Budget | None = None) -> None:
+    async def _run(self, *, until_finished: bool = False, budget: Budget | Round | None = None) -> None:
         if self._stack is None:
             async with self:
                 await self._run(until_finished=until_finished, budget=budget)
@@ -179,11 +190,14 @@ class Worker:
         shutdown_grace: timedelta = timedelta(seconds=25),
         durability: str = "durable",
         codec: str | None = None,
+        once: bool = False,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
         A second signal hands running work back at once.
         """
+        if once and until_finished:
+            raise InvalidArgument("once and until_finished are two different ends; ask for one of them")
         docket = Docket(docket_name, url, durability=durability, codec=codec)
         for path in checks.texts(tasks, "tasks"):
             docket.register_collection(path)
@@ -199,7 +213,10 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, worker.stop)
             try:
-                await (worker.run_until_finished() if until_finished else worker.run_forever())
+                if once:
+                    await worker.run_once()
+                else:
+                    await (worker.run_until_finished() if until_finished else worker.run_forever())
             finally:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.remove_signal_handler(number)
@@ -223,7 +240,7 @@ async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> N
 class Crew:
     """The parts of a worker while it runs, and the order in which they stop, which is written here once."""
 
-    def __init__(self, worker: Worker, shared: Shared, *, until_finished: bool, budget: Budget | None) -> None:
+    def __init__(self, worker: Worker, shared: Shared, *, until_finished: bool, budget: Budget | Round | None) -> None:
         docket = worker.docket
         self._shared = shared
         self._worker = worker
@@ -252,6 +269,7 @@ class Crew:
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
+            once=isinstance(budget, Round),
         )  # fmt: skip
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,
