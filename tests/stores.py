@@ -20,6 +20,7 @@ ON_EVERY_STORE = (
     "tests/test_agenda.py",
     "tests/test_docket.py",
     "tests/test_execution.py",
+    "tests/test_middleware.py",
     "tests/test_progress.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         TaskLogger,
         TaskTransaction,
     )
+    from dovetail.middleware import Middleware
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.worker import Worker
@@ -111,6 +112,7 @@ _NAMES = {
         "TaskLogger",
         "TaskTransaction",
     ),
+    "dovetail.middleware": ("Middleware",),
     "dovetail.strikelist": (
         "Operator",
         "Strike",
@@ -148,6 +150,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "Logged",
+    "Middleware",
     "Operator",
     "OutcomeUnknown",
     "PayloadError",

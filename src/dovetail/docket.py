@@ -16,6 +16,7 @@ from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
 from dovetail.execution import Disposition, Execution
+from dovetail.middleware import Hooks, Middleware
 from dovetail.model import (
     Conflict,
     NewRun,
@@ -96,6 +97,7 @@ class Docket:
         codec: str | None = None,
         signing: Keyring | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        middleware: Iterable[Middleware] = (),
     ) -> None:
         self.name = checks.text(_setting(name, "DOVETAIL_NAME", "docket"), "name")
         self.url = _setting(url, "DOVETAIL_URL", DEFAULT_URL)
@@ -110,6 +112,7 @@ class Docket:
             raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(signing).__name__}")
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.clock = clock
+        self.hooks = Hooks(middleware)
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
         self.drafter = Drafter(self.codec)
@@ -351,19 +354,19 @@ class Docket:
         """Put a ready-made execution down, as `add` would, or `replace`."""
         if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"execution must be an Execution, not {execution!r}")
-        if not self.strike_list.is_clear and await self.strike_list.strikes_out(execution):
-            return execution
-        run = self._draft_of(execution, Conflict.REPLACE if replace else Conflict.KEEP)
-        (placement,) = await self.engine.schedule([run])
-        _note(execution, run, placement)
-        return execution
-
-    def _draft_of(self, execution: Execution[Any], conflict: Conflict) -> NewRun:
         call = TaskCall(
             execution.function, execution.args, execution.kwargs, execution.key, execution.when,
             execution.function_name,
         )  # fmt: skip
-        return self._draft(call, conflict).but(attempt=execution.attempt)
+        if self.hooks.around_enqueues:
+            (call,) = await self.hooks.before_enqueues([call])
+        if self.strike_list.is_clear or not await self.strike_list.strikes_out(execution):
+            run = self._draft(call, Conflict.REPLACE if replace else Conflict.KEEP).but(attempt=execution.attempt)
+            (placement,) = await self.engine.schedule([run])
+            _note(execution, run, placement)
+        if self.hooks.around_enqueues:
+            await self.hooks.after_enqueues([execution])
+        return execution
 
     def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
         if isinstance(function, str):
@@ -388,6 +391,9 @@ class Docket:
         )  # fmt: skip
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict, connection: Any) -> Execution[Any]:
+        if self.hooks.around_enqueues:
+            (execution,) = await self._schedule_many([call], conflict, 1, connection)
+            return execution
         if not self.strike_list.is_clear and await self.strike_list.strikes_out(struck := self._execution(call)):
             return struck
         run = self._draft(call, conflict)
@@ -415,6 +421,8 @@ class Docket:
         for call in wanted:
             if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
+        if self.hooks.around_enqueues:
+            wanted = await self.hooks.before_enqueues(wanted)
         size = chunk_size or max(len(wanted), 1)
         struck = {} if self.strike_list.is_clear else await self._struck(wanted)
         allowed = [call for place, call in enumerate(wanted) if place not in struck]
@@ -424,7 +432,10 @@ class Docket:
         for start in range(0, len(runs), size):
             placements += await self._put_down(runs[start : start + size], connection)
         placed = map(self._placed, allowed, runs, placements)
-        return [struck[place] if place in struck else next(placed) for place in range(len(wanted))]
+        executions = [struck[place] if place in struck else next(placed) for place in range(len(wanted))]
+        if self.hooks.around_enqueues:
+            await self.hooks.after_enqueues(executions)
+        return executions
 
     async def _struck(self, calls: Sequence[TaskCall]) -> dict[int, Execution[Any]]:
         """Those of the calls that are stricken, by their place."""

@@ -14,6 +14,7 @@ from dovetail.agenda import Agenda
 from dovetail.clock import SYSTEM_CLOCK, Clock
 from dovetail.codec import Codec, Keyring
 from dovetail.errors import AlreadyOpen, InvalidType
+from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Retention, Run, WorkerInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike
 from dovetail.strikelist import StrikePreview as AsyncPreview
@@ -91,10 +92,11 @@ class Docket:
         codec: str | None = None,
         signing: Keyring | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        middleware: Iterable[Middleware] = (),
     ) -> None:
         self._docket = CarriedDocket(
             name, url, heartbeat_interval, missed_heartbeats, execution_ttl, enable_internal_instrumentation,
-            durability=durability, codec=codec, signing=signing, clock=clock,
+            durability=durability, codec=codec, signing=signing, clock=clock, middleware=middleware,
         )  # fmt: skip
         self._is_entered = False
         # Connections of a docket that nobody can reach any more are of no use. At exit the portal sees to it.
@@ -163,6 +165,11 @@ class Docket:
     @property
     def retention(self) -> Retention:
         return self._docket.retention
+
+    @property
+    def hooks(self) -> Hooks:
+        """Hooks and middleware. Those around scheduling run in a thread of Dovetail's own."""
+        return self._docket.hooks
 
     def labels(self) -> dict[str, str]:
         return self._docket.labels()

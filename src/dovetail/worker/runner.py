@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dovetail import middleware
 from dovetail.behaviors import AdmissionBlocked, Attempt, Outcome, blocked
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
@@ -59,6 +60,7 @@ class Runner:
         self._fallback = fallback
         self._reporter = reporter or Reporter(docket.engine, clock)
         self._stages = Stages(docket, added or {}, self._reporter.report)
+        self.middleware = middleware.Hooks()
         self.is_stopping: Callable[[], bool] = lambda: False
 
     async def run(self, tenure: Tenure) -> Verdict | None:
@@ -102,10 +104,11 @@ class Runner:
         self._lines.started(execution, claim)
         started = self._clock.monotonic()
         hooks = Hooks(task, attempt)
-        if hooks.error is None:
-            outcome = await self._perform(tenure, stage, args, kwargs, hooks)
+        if layers := self._docket.hooks.around_attempts + self.middleware.around_attempts:
+            perform = partial(self._perform, tenure, stage, args, kwargs, hooks)
+            outcome = await _performed_within(layers, execution, perform)
         else:
-            outcome = Outcome(timedelta(), error=hooks.error)
+            outcome = await self._perform(tenure, stage, args, kwargs, hooks)
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
         if self._reporter.has_heard_of(claim.id):
             await self._reporter.conclude(claim.id)
@@ -129,6 +132,8 @@ class Runner:
         self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Outcome:
         """Set up, run, tear down. What goes wrong in tearing down never undoes what the body did."""
+        if hooks.error is not None:
+            return Outcome(timedelta(), error=hooks.error)
         task = stage.task
         if not (task.has_dependencies or task.enters):
             args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
@@ -252,6 +257,23 @@ class Runner:
             outcome.stored = self._codec.dump_exception(error)
         except BaseException:  # its text is kept all the same
             outcome.stored = None
+
+
+async def _performed_within(
+    layers: Sequence[middleware.Layer], execution: Execution[Any], perform: Callable[[], Awaitable[Outcome]]
+) -> Outcome:
+    """The same, with middleware around it, which sees results and exceptions."""
+
+    async def proceed() -> Any:
+        outcome = await perform()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
+
+    try:
+        return Outcome(timedelta(), await middleware.attempt(layers, execution, proceed))
+    except BaseException as error:
+        return Outcome(timedelta(), error=error)
 
 
 def _was_cancelled() -> bool:

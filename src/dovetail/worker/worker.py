@@ -20,6 +20,7 @@ from dovetail.docket import Docket
 from dovetail.errors import EngineUnavailable, InvalidArgument, InvalidType, OutcomeUnknown
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
+from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Pulse as Heard
 from dovetail.model import Settle, Verdict, WorkerInfo, new_id
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
@@ -73,6 +74,7 @@ class Worker:
         *,
         queues: Sequence[str] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
+        middleware: Iterable[Middleware] = (),
     ) -> None:
         if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"docket must be a Docket, not {docket!r}")
@@ -93,6 +95,7 @@ class Worker:
         self.message_batch = checks.whole(message_batch, "message_batch", least=1)
         self.queues = tuple(checks.texts(queues, "queues"))
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
+        self.hooks = Hooks(middleware)
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
         self._crew: Crew | None = None
@@ -258,6 +261,7 @@ class Crew:
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
             self.reporter,
         )  # fmt: skip
+        runner.middleware = worker.hooks
         runner.is_stopping = lambda: self._stop_requests > 0
         attend = completing(runner.run if budget is None else budget.around(runner.run))
         if isinstance(self._clock, VirtualClock):
@@ -301,7 +305,12 @@ class Crew:
         self._announce()
         try:
             await self._learn_strikes()
-            async with lifecycles(self._worker, self._docket.tasks.values()), asyncio.TaskGroup() as group:
+            async with (
+                lifecycles(self._worker, self._docket.tasks.values()),
+                self._docket.hooks.lifetime(self._worker),
+                self._worker.hooks.lifetime(self._worker),
+                asyncio.TaskGroup() as group,
+            ):
                 await self._seed()
                 pulse = group.create_task(self._beat(), name="dovetail pulse")
                 settling = group.create_task(self.settler.run(), name="dovetail settler")
