@@ -24,6 +24,7 @@ API = REFERENCE / "api.md"
 WHOLE = (
     "Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Cron", "ConcurrencyLimit",
     "RateLimit", "Cooldown", "Debounce", "Progress", "Agenda", "Behavior",
+    "Middleware",
 )  # fmt: skip
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
