@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -352,6 +355,28 @@ class TestWorkers:
             await make_worker(plain).run_until_finished()
         assert stopped == ["worker"]
         assert (await plain.snapshot()).total_tasks == 1
+
+
+async def test_a_worker_process_names_its_middleware(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    (tmp_path / "hooks.py").write_text(
+        "from dovetail import Middleware\n"
+        "class Loud(Middleware):\n"
+        "    def after_attempt(self, execution, result):\n"
+        "        print('saw', execution.function_name)\n"
+        "middleware = [Loud()]\n"
+    )
+    async with Docket("docket", url) as docket:
+        await docket.add("trace")("one")
+        ran = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "dovetail", "worker", "--once", "--url", url, "--middleware", "hooks:middleware"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert (ran.returncode, ran.stdout) == (0, "saw trace\n"), ran.stderr
 
 
 class TestBadInput:

@@ -42,6 +42,9 @@ def worker(
     queue: Annotated[list[str] | None, typer.Option(help="A queue to take; all, if none is named.")] = None,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker's runs start elsewhere.")] = 10,
     grace: Annotated[float, typer.Option(help="Seconds that running work has to end when stopped.")] = 25,
+    middleware: Annotated[
+        str | None, typer.Option(help="A list of middleware, as module:member.", envvar="DOVETAIL_MIDDLEWARE")
+    ] = None,
     until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
     once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
@@ -55,6 +58,7 @@ def worker(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
             queues=queue or (), shutdown_grace=timedelta(seconds=grace), once=once,
+            middleware=middleware or (),
         )
     )  # fmt: skip
 

@@ -194,6 +194,7 @@ class Worker:
         durability: str = "durable",
         codec: str | None = None,
         once: bool = False,
+        middleware: Iterable[Middleware] | str = (),
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
@@ -210,6 +211,7 @@ class Worker:
             load_member(fallback_task) if fallback_task else None,
             load_member(dependencies) if isinstance(dependencies, str) and dependencies else dependencies or None,
             message_batch, queues=queues, shutdown_grace=shutdown_grace,
+            middleware=load_member(middleware) if isinstance(middleware, str) else middleware,
         )  # fmt: skip
         async with docket, worker:
             loop = asyncio.get_running_loop()
