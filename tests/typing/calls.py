@@ -196,3 +196,19 @@ def without_await(docket: sync.Docket) -> None:
     docket.cancel(5)  # pyright: ignore[reportArgumentType]
     docket.strike(send, "address", "==", "ann@example.com", reason="asked")
     docket.strike(send, colour="red")  # pyright: ignore[reportCallIssue]
+
+
+def hooking(docket: Docket, worker: Worker) -> None:
+    # A hook stays what it was.
+    @docket.hooks.on_error
+    def report(execution: Execution[Any], error: BaseException) -> int:
+        return execution.attempt
+
+    @worker.hooks.on_stop(critical=True)
+    async def leave(worker: Worker) -> bytes:
+        return b""
+
+    report("k", ValueError())  # pyright: ignore[reportArgumentType]
+    assert_type(leave(worker), Coroutine[Any, Any, bytes])
+    docket.hooks.on_error(critical=5)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    Docket(middleware=[report])  # pyright: ignore[reportArgumentType]
