@@ -198,7 +198,7 @@ def without_await(docket: sync.Docket) -> None:
     docket.strike(send, colour="red")  # pyright: ignore[reportCallIssue]
 
 
-def hooking(docket: Docket, worker: Worker) -> None:
+async def hooking(docket: Docket, worker: Worker) -> None:
     # A hook stays what it was.
     @docket.hooks.on_error
     def report(execution: Execution[Any], error: BaseException) -> int:
@@ -209,6 +209,6 @@ def hooking(docket: Docket, worker: Worker) -> None:
         return b""
 
     report("k", ValueError())  # pyright: ignore[reportArgumentType]
-    assert_type(leave(worker), Coroutine[Any, Any, bytes])
-    docket.hooks.on_error(critical=5)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert_type(await leave(worker), bytes)
+    docket.hooks.on_error(critical=5)  # pyright: ignore[reportArgumentType]
     Docket(middleware=[report])  # pyright: ignore[reportArgumentType]
