@@ -78,7 +78,7 @@ class Listener:
         idle = [channel for channel in self._channels_of(events.topics) if not self._channels[channel]]
         if idle and self._wire is not None:
             with contextlib.suppress(driver.RedisError, OSError, TimeoutError):
-                await self._say(b"UNSUBSCRIBE", idle)
+                self._say(b"UNSUBSCRIBE", idle)
 
     def _leave(self, events: Events, channels: list[str]) -> None:
         self._watchers.discard(events)
@@ -119,7 +119,7 @@ class Listener:
         confirmed = {channel.encode(): loop.create_future() for channel in channels}
         self._awaited |= confirmed
         try:
-            await self._say(b"SUBSCRIBE", channels)
+            self._say(b"SUBSCRIBE", channels)
             async with asyncio.timeout(SUBSCRIBING):
                 await asyncio.gather(*confirmed.values())
         except (driver.RedisError, OSError, TimeoutError) as error:
@@ -129,12 +129,11 @@ class Listener:
             for channel in confirmed:
                 self._awaited.pop(channel, None)
 
-    async def _say(self, command: bytes, channels: list[str]) -> None:
+    def _say(self, command: bytes, channels: list[str]) -> None:
         if self._wire is None:
             raise driver.ConnectionError("not connected")
         words = (command, *(channel.encode() for channel in channels))
-        async with asyncio.timeout(SUBSCRIBING):
-            await self._wire.send(*words)
+        self._wire.send(*words)
 
     # Reading
 
@@ -170,7 +169,7 @@ class Listener:
             try:
                 self._wire = await self._connect()
                 if self._channels:
-                    await self._say(b"SUBSCRIBE", list(self._channels))
+                    self._say(b"SUBSCRIBE", list(self._channels))
                     async with asyncio.timeout(SUBSCRIBING):
                         self._hear(await self._wire.read())
                 break
