@@ -34,7 +34,8 @@ _BY_CLASS: list[tuple[type[Exception], Remedy]] = [
 ]
 _BY_WORD = {
     "BUSY": Remedy.WAIT, "LOADING": Remedy.WAIT, "TRYAGAIN": Remedy.WAIT, "CLUSTERDOWN": Remedy.WAIT,
-    "NOSCRIPT": Remedy.LOAD, "READONLY": Remedy.MOVE, "MASTERDOWN": Remedy.MOVE, "MOVED": Remedy.MOVE, "ASK": Remedy.MOVE,
+    "READONLY": Remedy.MOVE, "MASTERDOWN": Remedy.MOVE, "MOVED": Remedy.MOVE, "ASK": Remedy.MOVE,
+    "NOSCRIPT": Remedy.LOAD,
 }  # fmt: skip
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 """How Redis before 7 tells of an error that a command met within a script."""
