@@ -361,3 +361,36 @@ async def test_one_that_is_refused_among_many_at_once_harms_no_other(valkey: ser
         claims = await take(opened, 100)
         assert len(claims) == 19
         await opened.finish(completed(*claims))
+
+
+# Altered by hand
+
+
+@pytest.mark.parametrize("state", ["queued", "scheduled", "running", "parked"])
+async def test_a_record_that_somebody_removed_stops_no_other(valkey: servers.Server, state: str) -> None:
+    async with on(valkey) as opened:
+        limits = (Limit("slots", 1),) if state == "parked" else ()
+        holder = a_run("holder", limits=limits, priority=1)
+        victim = a_run("victim", limits=limits, due=timedelta(milliseconds=1 if state == "scheduled" else 0))
+        claims: list[Claim] = []
+        if state == "parked":
+            await opened.schedule([holder])
+            claims += await take(opened)
+        await opened.schedule([victim])
+        if state in ("running", "parked"):
+            await take(opened, lease=timedelta(milliseconds=1))
+        with valkey.client() as client:
+            for name, *members in (("run", victim.id), ("call", victim.id), ("live", "victim")):
+                client.hdel(f"{opened._root}{name}", *members)  # pyright: ignore[reportPrivateUsage]
+            client.zrem(f"{opened._root}all", victim.id)  # pyright: ignore[reportPrivateUsage]
+            client.delete(f"{opened._root}names")  # pyright: ignore[reportPrivateUsage]
+        await opened.finish(completed(*claims))
+        good = a_run(limits=limits)
+
+        async def has_come() -> bool:
+            claims.extend(await take(opened))
+            return claims[-1:] != [] and claims[-1].id == good.id
+
+        await opened.schedule([good])
+        await until(has_come)
+        await opened.finish(completed(claims[-1]))

@@ -49,6 +49,7 @@ class Lane:
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
         self._room = asyncio.Semaphore(LINKS)
+        self._is_closed = False
         self._keeps = keeps  # whether connections are kept for the next call
         self._distrusted = distrusted
 
@@ -57,7 +58,7 @@ class Lane:
         self._idle.append(await self._connect(at_first=True))
 
     def close(self) -> None:
-        self._room = asyncio.Semaphore(0)
+        self._is_closed = True
         for wire in self._all:
             wire.abort()
         self._all.clear()
@@ -76,6 +77,8 @@ class Lane:
         effort = Effort(self._location.shown)
         while True:
             effort.was_sent = False
+            if self._is_closed:
+                raise effort.told(EngineUnavailable("it was closed here"))
             try:
                 async with self._borrowed() as wire:
                     effort.was_sent = True
@@ -183,13 +186,14 @@ class Effort:
         if self.was_sent and remedy is Remedy.REPEAT:
             self.may_be_done = True
         if is_answer or time.monotonic() > self._deadline:
-            raise self._told(error, is_unknown=self.may_be_done and not is_answer) from error
+            raise (told(error, self._where) if is_answer else self.told(error)) from error
         # The first time at once: a connection that was idle may just have been cut.
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
         self._pause = min(max(self._pause * 2, 0.005), 1.0)
 
-    def _told(self, error: Exception, *, is_unknown: bool) -> BaseException:
-        if is_unknown:
+    def told(self, error: Exception) -> BaseException:
+        """What the caller is told if there is no answer."""
+        if self.may_be_done:
             return OutcomeUnknown(
                 f"{self._where} was lost before it answered: it may have done what was asked, or not; asking again is"
                 f" safe ({error})"
