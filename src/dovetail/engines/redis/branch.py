@@ -16,7 +16,7 @@ from dovetail.model import Finished, NewRun, Placement, Placing, State, Verdict
 
 T = TypeVar("T")
 
-TOGETHER = 250
+TOGETHER = 150
 """How many runs, roughly, go into one script."""
 
 _PLACINGS = {placing.value: placing for placing in Placing}

@@ -47,7 +47,7 @@ from dovetail.model import (
 
 LAYOUT = 1
 """The version of the keys. A later one would have another root."""
-MOST_CLAIMED = 200
+MOST_CLAIMED = 150
 """How many runs one script hands out."""
 SWEPT = 250
 """How much one script sweeps."""

@@ -4,8 +4,8 @@
 -- Returns {wait, now, whether the clock leapt, claims}, packed; and the calls in the same order.
 local worker, want, queues, lease, grace, asked, again, latest = unpack(request, 1, 8)
 
-local PROMOTED = 200 -- how many runs that became due join the ready order in one call
-local EXAMINED = 200 -- how many ready runs one call looks at beyond those it may hand out
+local PROMOTED = 150 -- how many runs that became due join the ready order in one call
+local EXAMINED = 150 -- how many ready runs one call looks at beyond those it may hand out
 local LAPSED = 100   -- how many lapsed leases it looks at
 local OPENED = 20    -- how many windows it opens
 local RECENT = 2000  -- how many leases are looked through for those of a request that is made again
