@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 
 from dovetail.engines.redis import RedisEngine
 from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claim, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, new_id
+from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, Topic, new_id
 from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_empty, until_known
 from tests.servers import redis as servers
 
@@ -333,9 +334,12 @@ async def test_an_engine_may_be_used_from_another_event_loop(valkey: servers.Ser
     async with on(valkey) as opened:
 
         async def schedule() -> None:
-            await opened.schedule([a_run()])
+            async with opened.watch(Topic(EventKind.WORK)) as events:
+                await opened.schedule([a_run()])
+                await anext(events)
 
         await asyncio.to_thread(asyncio.run, schedule())
+        gc.collect()  # what was left open would be complained of now
         await opened.finish(completed(*await take(opened)))
 
 

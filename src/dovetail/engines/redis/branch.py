@@ -35,7 +35,7 @@ class Branch:
     def __init__(self, location: Location, root: str, clock: Clock, confirmed_by: int, *, is_visiting: bool) -> None:
         # A loop that only visits may end without a word: it must not leave connections open.
         self.lane = Lane(location, root, keeps=not is_visiting, distrusted=self._distrust)
-        self.listener = Listener(root, self.lane.wire)
+        self.listener = Listener(location.shown, root, self.lane.wire, keeps=not is_visiting)
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._confirmed_by = confirmed_by
         self._schedules = Gatherer[Sequence[NewRun], list[Placement]](self._schedule, len, TOGETHER)

@@ -12,6 +12,7 @@ from typing import Self
 from redis import exceptions as driver
 
 from dovetail.engines.redis import packing
+from dovetail.engines.redis.lane import Effort
 from dovetail.engines.redis.location import encoded
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable
@@ -45,8 +46,10 @@ class Events:
 class Listener:
     """Hears what the scripts tell, and hands it to those who watch."""
 
-    def __init__(self, root: str, connect: Callable[[], Awaitable[Wire]]) -> None:
+    def __init__(self, shown: str, root: str, connect: Callable[[], Awaitable[Wire]], *, keeps: bool) -> None:
+        self._shown = shown
         self._root = root
+        self._keeps = keeps  # whether the connection is kept for the next watcher
         self._connect = connect
         self._channels: Counter[str] = Counter()
         self._watchers: set[Events] = set()
@@ -57,6 +60,14 @@ class Listener:
 
     async def watch(self, topics: frozenset[Topic]) -> Events:
         """Begin to hear of these topics: whatever is told after this returns is heard."""
+        effort = Effort(self._shown)
+        while True:
+            try:
+                return await self._watch(topics)
+            except (driver.RedisError, OSError, EOFError, EngineUnavailable) as error:
+                await effort.go_on_after(error)
+
+    async def _watch(self, topics: frozenset[Topic]) -> Events:
         events = Events(topics)
         channels = self._channels_of(topics)
         async with self._opening:
@@ -75,6 +86,8 @@ class Listener:
 
     async def unwatch(self, events: Events) -> None:
         self._leave(events, self._channels_of(events.topics))
+        if not self._watchers and not self._keeps:
+            await self.close()
         idle = [channel for channel in self._channels_of(events.topics) if not self._channels[channel]]
         if idle and self._wire is not None:
             with contextlib.suppress(driver.RedisError, OSError, TimeoutError):
