@@ -345,6 +345,7 @@ async def test_an_engine_may_be_used_from_another_event_loop(valkey: servers.Ser
 
 async def test_many_adds_at_once_share_round_trips(valkey: servers.Server) -> None:
     async with on(valkey) as opened:
+        await opened.survey()
         with valkey.client() as client:
             before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
             await asyncio.gather(*(opened.schedule([a_run()]) for _ in range(200)))
