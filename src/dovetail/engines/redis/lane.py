@@ -91,9 +91,12 @@ class Lane:
                 await effort.go_on_after(error)
 
     async def command(self, *words: str | bytes) -> Any:
-        """A plain command, not repeated."""
-        async with self._borrowed() as wire:
-            return await wire.command(*(_bytes(word) for word in words), within=READING)
+        """A plain command, not repeated. What the server says against it is for the caller to judge."""
+        try:
+            async with self._borrowed() as wire:
+                return await wire.command(*(_bytes(word) for word in words), within=READING)
+        except (driver.ConnectionError, driver.TimeoutError, OSError) as error:
+            raise told(error, self._location.shown) from error
 
     async def _evaluate(self, wire: Wire, name: str, request: bytes, blobs: Sequence[bytes], now: str) -> Any:
         assert self.server is not None  # noqa: S101 - a connection was made
