@@ -54,7 +54,7 @@ local function open_queues()
     return open
 end
 
--- Entries are {negated priority, place, sign of the due time, due time, id, member, queue}.
+-- Entries are {negated priority, place, sign of the due time, due time, id, queue}.
 local function sort_in_claim_order(entries)
     table.sort(entries, function(a, b)
         for n = 1, 4 do
@@ -66,7 +66,7 @@ end
 
 local function entry(priority, member, queue)
     local place, sign, due = struct.unpack('>dBd', member)
-    return { priority, place, sign, due, id_of(member), member, queue }
+    return { priority, place, sign, due, id_of(member), queue }
 end
 
 -- The claims that this very request has made before.
@@ -189,15 +189,18 @@ end
 
 local function start_admitted(entries)
     local entry_ids = {}
-    for n, each in ipairs(entries) do entry_ids[n] = each[5] end
+    for n, each in ipairs(entries) do
+        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
+        local set = key('ready', each[6])
+        entry_ids[n], popped[set] = each[5], (popped[set] or 0) + 1
+    end
     fetch(entry_ids)
     local windowed = {}
     for _, each in ipairs(entries) do
         local run, limit, opens = run_of(each[5]), nil, nil
-        remove(key('ready', each[7]), each[6])
         if run and run.limits then limit, opens = refusal_of(run) end
         if not run then
-            left[each[7]] = true -- its record was removed by hand
+            left[each[6]] = true -- its record was removed by hand
         elseif limit then
             refuse(run, limit, opens)
         else
