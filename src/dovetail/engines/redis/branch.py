@@ -52,8 +52,14 @@ class Branch:
 
     async def run(self, name: str, request: Request, blobs: Sequence[bytes] = (), *, confirmed_by: int = 0) -> Any:
         """Run a script by the server's clock, or, in tests, by the test's."""
-        now = "" if self._clock is None else str(self._clock.microseconds())
-        return await self.lane.run(name, request, blobs, now=now, confirmed_by=confirmed_by)
+        if self._clock is None:
+            return await self.lane.run(name, request, blobs, confirmed_by=confirmed_by)
+        self._clock.work_began()
+        try:
+            now = str(self._clock.microseconds())
+            return await self.lane.run(name, request, blobs, now=now, confirmed_by=confirmed_by)
+        finally:
+            self._clock.work_ended()
 
     async def ask(self, name: str, request: Any, blobs: Sequence[bytes] = ()) -> Any:
         packed = packing.encode(request)
