@@ -61,10 +61,10 @@ _UNREADY: Any = (AbstractAsyncContextManager, AbstractContextManager, Awaitable)
 _values: dict[type, bool] = {}
 
 
-def is_value(answer: Any) -> bool:
+def is_value(answer: object) -> bool:
     """Whether a factory's answer is the value itself, and need not be awaited or entered. Asked for every run, so that
     the answer is remembered by type."""
-    kind: Any = type(answer)
+    kind = type(answer)
     known = _values.get(kind)
     if known is None:
         if len(_values) >= REMEMBERED:
