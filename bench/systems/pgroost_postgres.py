@@ -42,8 +42,8 @@ class PgRoostPostgres:
     async def _work(self, concurrency: int, note: Note) -> None:
         registry = HandlerRegistry()
 
-        @registry.job(name="noop")
         async def noop(number: int) -> None:
             note(number)
 
+        registry.register("noop", noop)
         await Worker(self._url, concurrency=concurrency, poll_interval=0.01, registry=registry).run()
