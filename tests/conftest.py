@@ -1,5 +1,6 @@
 """Fixtures: a docket in memory, and workers with a short lease and little patience."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -23,8 +24,10 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def url() -> str:
-    """A store in memory that no other test knows. It goes with the last docket that has it open."""
-    return f"memory://{new_id()}"
+    """A store in memory that no other test knows. It goes with the last docket that has it open. Where the environment
+    names a PostgreSQL server, it is a schema there."""
+    server = os.environ.get("DOVETAIL_TEST_ON")
+    return f"{server}?schema=t{new_id().replace('-', '')}" if server else f"memory://{new_id()}"
 
 
 @pytest.fixture

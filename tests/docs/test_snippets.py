@@ -43,7 +43,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=name_of)
-def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path) -> None:
+def test_a_program_runs_and_prints_what_the_page_says(
+    block: Block, folder: Path, request: pytest.FixtureRequest
+) -> None:
     lay_out(block, folder)
     program = folder / (block.file or "program.py")
     program.write_text(block.body, encoding="utf-8")
@@ -51,7 +53,7 @@ def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path
         ran = subprocess.run(
             [sys.executable, program.name],
             cwd=folder,
-            env=environment(),
+            env={**environment(), **database_of(block, request)},
             capture_output=True,
             text=True,
             timeout=LONGEST,
@@ -60,6 +62,10 @@ def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path
     said = output_of(block)
     if said is not None:
         assert ran.stdout == said, ran.stderr
+
+
+def database_of(block: Block, request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"DATABASE_URL": request.getfixturevalue("database_url")} if "postgres" in block.words else {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
