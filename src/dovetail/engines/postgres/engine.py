@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
 from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
@@ -251,12 +251,12 @@ class PostgresEngine:
         return answer.answers
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
-        asked = put_json([_report(each) for each in reports])
+        asked = put_json([requests.of_report(each) for each in reports])
         return await self._answer("report", asked)
 
     async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
         blobs = Blobs()
-        asked = put_json([_revival(each, blobs) for each in revivals])
+        asked = put_json([requests.of_revival(each, blobs) for each in revivals])
         return await self._answer("revive", asked, blobs.joined())
 
     async def _answer(self, function: str, *values: Any) -> list[bool]:
@@ -267,11 +267,11 @@ class PostgresEngine:
     # Holds
 
     async def hold(self, holds: Sequence[Hold]) -> None:
-        laid = put_json([_hold(each) for each in holds])
+        laid = put_json([requests.of_hold(each) for each in holds])
         self._tell(answers.news.decode(await self._call("lay_holds", self._docket, self._now, laid)))
 
     async def lift(self, holds: Sequence[Hold]) -> None:
-        lifted = put_json([_identity(each) for each in holds])
+        lifted = put_json([requests.identity_of(each) for each in holds])
         self._tell(answers.news.decode(await self._call("lift_holds", self._docket, lifted)))
 
     async def holds(self) -> list[Hold]:
@@ -402,41 +402,3 @@ class Opened:
         await self.listener.close()
         await self.task_pool.close()
         await self.pool.close()
-
-
-def _report(report: ProgressReport) -> dict[str, Any]:
-    return {
-        "key": report.key,
-        "id": report.id,
-        "epoch": report.epoch,
-        "increment": report.increment,
-        "total": report.total,
-        "message": report.message,
-        "clear": report.clear_message,
-    }
-
-
-def _revival(revival: Revival, blobs: Blobs) -> dict[str, Any]:
-    if revival.payload is None:
-        return {"id": revival.id}
-    return {"id": revival.id, "start": blobs.add(revival.payload), "size": len(revival.payload)}
-
-
-def _hold(hold: Hold) -> dict[str, Any]:
-    return {
-        "identity": _identity(hold),
-        "kind": hold.kind,
-        "queue": hold.queue,
-        "task": hold.task,
-        "parameter": hold.parameter,
-        "operator": hold.operator,
-        "value": None if hold.value is None else hold.value.hex(),
-        "reason": hold.reason,
-        "owner": hold.owner,
-        "since": None if hold.since is None else to_microseconds(hold.since),
-        "until": None if hold.until is None else to_microseconds(hold.until),
-    }
-
-
-def _identity(hold: Hold) -> str:
-    return _encode(hold.identity).hex()
