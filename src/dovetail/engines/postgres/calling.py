@@ -54,8 +54,11 @@ class Caller:
         lost: ConnectionLost | None = None
         while True:
             try:
-                async with self._pool.lend() as wire:
+                wire = await self._pool.take()
+                try:
                     return await wire.ask(statement, values)
+                finally:
+                    await self._pool.give_back(wire)
             except Contended:
                 contended += 1
                 if contended == ATTEMPTS:
