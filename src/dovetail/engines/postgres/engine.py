@@ -383,7 +383,7 @@ class Opened:
         self.pool = pool
         self.shortcut = Shortcut(engine.clock.monotonic)
         self.task_pool = Pool(pool.location, engine.durability, TASKS, TaskConnection)
-        self.caller = Caller(pool.location, pool)
+        self.caller = Caller(pool.location, pool, engine.clock)
         self.listener = Listener(pool.location, docket, channel)
         self._notifier = Notifier(pool, channel)
         self.schedules = Gatherer[NewRun, Placement](engine.place)
