@@ -22,7 +22,7 @@ class TaskiqRedis:
         self._url = url
 
     async def __aenter__(self) -> Self:
-        self._broker = ListQueueBroker(self._url)
+        self._broker = _broker(self._url)
         self._noop = _register(self._broker, _ignore)
         await self._broker.startup()
         return self
@@ -41,11 +41,16 @@ class TaskiqRedis:
         uvloop.run(self._work(concurrency, note))
 
     async def _work(self, concurrency: int, note: Note) -> None:
-        broker = ListQueueBroker(self._url)
+        broker = _broker(self._url)
         broker.is_worker_process = True
         _register(broker, note)
         receiver = Receiver(broker, max_async_tasks=concurrency, max_prefetch=concurrency)
         await receiver.listen(asyncio.Event())
+
+
+def _broker(url: str) -> ListQueueBroker:
+    # A worker that waits for longer than the driver's time limit would end.
+    return ListQueueBroker(url, socket_timeout=None)
 
 
 def _register(broker: ListQueueBroker, note: Note) -> Any:

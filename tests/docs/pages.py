@@ -20,6 +20,7 @@ class Block:
     `python fragment`        a part of one, which has to compile
     `python file=tasks.py`   a file that lies beside the programs further down the page; `test_*.py` is run by pytest
     `python worker`          a program that runs beside a worker of the tasks in tasks.py
+    `python postgres`        a program that is given the URL of an empty PostgreSQL database in DATABASE_URL
     `text output`            what the program above prints
     """
 

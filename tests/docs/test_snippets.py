@@ -43,7 +43,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=name_of)
-def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path) -> None:
+def test_a_program_runs_and_prints_what_the_page_says(
+    block: Block, folder: Path, request: pytest.FixtureRequest
+) -> None:
     lay_out(block, folder)
     program = folder / (block.file or "program.py")
     program.write_text(block.body, encoding="utf-8")
@@ -51,7 +53,7 @@ def test_a_program_runs_and_prints_what_the_page_says(block: Block, folder: Path
         ran = subprocess.run(
             command(program),
             cwd=folder,
-            env=environment(),
+            env={**environment(), **database_of(block, request)},
             capture_output=True,
             text=True,
             timeout=LONGEST,
@@ -67,6 +69,10 @@ def command(program: Path) -> list[str]:
     if program.name.startswith("test_"):
         return [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", program.name]
     return [sys.executable, program.name]
+
+
+def database_of(block: Block, request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"DATABASE_URL": request.getfixturevalue("database_url")} if "postgres" in block.words else {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -1,6 +1,7 @@
 """Run by a test in a process of its own: Django's connection, committed and rolled back."""
 
 import sys
+from typing import Any
 
 import django
 from asgiref.sync import async_to_sync
@@ -32,10 +33,11 @@ def main(url: str, name: str) -> None:
         async with Docket(name, url) as docket:
             await docket.add(noop, key=key, connection=through)(1)
 
-    with transaction.atomic():
+    atomic: Any = transaction.atomic
+    with atomic():
         add("committed", connection)
     try:
-        with transaction.atomic():
+        with atomic():
             add("rolled back", connections["default"])
             raise ZeroDivisionError
     except ZeroDivisionError:

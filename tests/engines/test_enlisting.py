@@ -53,7 +53,8 @@ async def psycopg_sync(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def psycopg_with_dicts(url: str) -> AsyncIterator[Any]:
-    with psycopg.connect(url, row_factory=dict_row) as connection:
+    connecting: Any = psycopg.connect
+    with connecting(url, row_factory=dict_row) as connection:
         yield connection
 
 

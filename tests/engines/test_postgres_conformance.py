@@ -7,7 +7,15 @@ import pytest
 from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.model import new_id
-from dovetail.testing.conformance import Conformance, Connect
+from dovetail.testing.conformance import (
+    Claiming,
+    Conformance,
+    Connect,
+    Finishing,
+    Limits,
+    Racing,
+    Repeating,
+)
 from tests.servers.postgres import PostgresServer, installed
 
 
@@ -18,6 +26,15 @@ class TestPostgres(Conformance):
     def connect(self, as_worker: str, clock: VirtualClock) -> Connect:
         docket = new_id()
         return lambda: PostgresEngine(as_worker, docket, clock=clock)
+
+
+class TestPooledPostgres(Claiming, Limits, Finishing, Repeating, Racing):
+    """With nothing that a session keeps. Hints of states are not to be had there, so these areas stand for all."""
+
+    @pytest.fixture
+    def connect(self, as_worker: str, clock: VirtualClock) -> Connect:
+        docket = new_id()
+        return lambda: PostgresEngine(f"{as_worker}?pooled=true", docket, clock=clock)
 
 
 @pytest.fixture(scope="session")

@@ -26,4 +26,4 @@ def in_a_docket_of_its_own(clock: VirtualClock) -> PostgresEngine:
     return PostgresEngine(_url, new_id(), clock=clock)
 
 
-TestPostgres = machine(in_a_docket_of_its_own, with_settings=settings(CI, max_examples=60)).TestCase
+TestPostgres = machine(in_a_docket_of_its_own, with_settings=settings(CI, max_examples=100)).TestCase

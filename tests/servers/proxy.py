@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 
 CHUNK = 65536
@@ -69,8 +70,8 @@ class Proxy:
 
     # The work
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -134,10 +135,10 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def proxy(host: str, port: int) -> AsyncIterator[Proxy]:
-    """A proxy to one server, on a port of its own."""
+async def proxy(host: str, port: int, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Proxy]:
+    """A proxy to one server, on a port of its own; with a context, it speaks TLS to whoever connects."""
     running = Proxy(host, port)
-    await running.start()
+    await running.start(tls)
     try:
         yield running
     finally:

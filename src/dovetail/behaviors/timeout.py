@@ -59,7 +59,7 @@ class Timeout(Runtime["Timeout"]):
         self.start()
         self._loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.base.total_seconds()) as self._limit:
+            async with asyncio.timeout_at(self._deadline) as self._limit:  # a loop's time is monotonic time
                 result = await proceed()
         except TimeoutError as error:
             if self._limit is None or not self._limit.expired():

@@ -3,10 +3,12 @@
 This docstring is the contract. Each line is one or more tests of `dovetail.testing.conformance`.
 
 **schedule** is idempotent: a repeated request with the id of a run that is kept does nothing twice. The batch is
-atomic: all of it, or, with an error, none. A key is *taken* by a live run, pending or running; the run's `conflict`
-says what then: KEEP (leave it, say so), KEEP_PENDING (only a pending run counts), REPLACE (a pending run gives way; a
-running one goes on and the new run waits beside it), POSTPONE (the pending run stays, its due time moves). At most one
-run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier ones.
+atomic: all of it, or, with an error, none; only a store that must keep its steps short may take a large batch, in
+which no run waits for another, in parts that each are. A key is *taken* by a live run, pending or running; the run's
+`conflict` says what then: KEEP (leave it, say so), KEEP_PENDING (only a pending run counts), REPLACE (a pending run
+gives way; a running one goes on and the new run waits beside it), POSTPONE (the pending run stays, its due time
+moves). At most one run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier
+ones.
 
 **claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
 joins the ready order within the call. *Place* is fair share as one number: given when a run becomes ready, it is the

@@ -18,6 +18,7 @@ from dovetail.injection.context import ContextValue
 _Depends: Any = type(uncalled_for.Depends(lambda: None))
 _Shared: Any = type(uncalled_for.Shared(lambda: None))
 
+REMEMBERED = 1000
 MISSING: Any = object()
 """What says that something is not there, or not yet."""
 
@@ -54,6 +55,22 @@ def _quick(dependency: Any) -> Quick | None:
     if type(dependency) is not _Depends or dependency.bindings or get_dependency_parameters(dependency.factory):
         return None
     return Quick(dependency.factory, dependency.factory, is_factory=True)
+
+
+_UNREADY: Any = (AbstractAsyncContextManager, AbstractContextManager, Awaitable)
+_values: dict[type, bool] = {}
+
+
+def is_value(answer: object) -> bool:
+    """Whether a factory's answer is the value itself, and need not be awaited or entered. Asked for every run, so that
+    the answer is remembered by type."""
+    kind = type(answer)
+    known = _values.get(kind)
+    if known is None:
+        if len(_values) >= REMEMBERED:
+            _values.clear()
+        known = _values[kind] = not issubclass(kind, _UNREADY)
+    return known
 
 
 async def settled(answer: Any, stack: Callable[[], AsyncExitStack]) -> Any:

@@ -150,7 +150,8 @@ class Runner:
         else:
             asked = _still_asked(task, args, values, stage.extra)
             outcome = await self._run_body(tenure, task, args, {**kwargs, **asked}, hooks)
-        await setting.down(outcome.error)
+        if setting.has_to_come_down:
+            await setting.down(outcome.error)
         return outcome
 
     async def _run_body(

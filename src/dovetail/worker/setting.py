@@ -10,7 +10,7 @@ from typing import Any
 from uncalled_for import FailedDependency, resolved_dependencies
 
 from dovetail.failures import failure_of
-from dovetail.injection.quick import MISSING, Quick, settled
+from dovetail.injection.quick import MISSING, Quick, is_value, settled
 from dovetail.tasks import TaskFunction
 from dovetail.worker.logs import logger
 
@@ -48,12 +48,17 @@ class Setting:
             try:
                 if each.identity not in taken:
                     raw = each.take()
-                    taken[each.identity] = await settled(raw, lambda: self.stack) if each.is_factory else raw
+                    is_ready = not each.is_factory or is_value(raw)
+                    taken[each.identity] = raw if is_ready else await settled(raw, lambda: self.stack)
                 values[name] = taken[each.identity]
             except Exception as error:
                 failed.append(FailedDependency(name, error))
         _raise_together(failed)
         return values
+
+    @property
+    def has_to_come_down(self) -> bool:
+        return self._resolved is not None or "stack" in vars(self)
 
     async def down(self, error: BaseException | None) -> None:
         for manager in (self._resolved, self.__dict__.get("stack")):

@@ -28,6 +28,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
+from tests.engines.conftest import as_user
 from tests.servers.postgres import RELAXED, PostgresServer
 from tests.servers.proxy import Proxy, proxy
 from tests.system.harness import eventually
@@ -360,3 +361,17 @@ async def test_a_server_without_room_says_so(engine: PostgresEngine, postgres_ur
         await full.schedule([a_run()])
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+
+
+# PG11: a role whose statements are cut short
+
+
+async def test_the_timeouts_of_a_role_are_not_ours(postgres_url: str, name: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("SELECT pg_advisory_lock(80)")
+        if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = 'test_hasty'").fetchone():
+            admin.execute("CREATE ROLE test_hasty LOGIN SUPERUSER PASSWORD 'secret'")
+            admin.execute("ALTER ROLE test_hasty SET statement_timeout = '5ms'")
+    async with PostgresEngine(as_user(postgres_url, "test_hasty"), name, clock=SYSTEM_CLOCK) as engine:
+        await engine.schedule([a_run() for _ in range(5000)])
+        assert len(await claims_of(engine, 1000)) == 1000

@@ -1,6 +1,7 @@
 """The schema: made once however many start at once, the same by every way, and refused where it does not fit."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -9,11 +10,14 @@ import psycopg
 import pytest
 
 from dovetail.clock import SYSTEM_CLOCK
-from dovetail.engines.postgres import PostgresEngine
+from dovetail.engines.postgres import PostgresEngine, migrating
 from dovetail.errors import EngineUnavailable, InvalidArgument, InvalidURL, SchemaOutdated
 from dovetail.model import new_id
 from tests.engines.conftest import as_user
 from tests.servers.postgres import PostgresServer
+
+DIGESTS = {1: "3e55a79a0c384d68"}
+"""Of the functions, by the version of the schema that they belong to."""
 
 
 def engine_on(url: str, schema: str | None = None, **options: str) -> PostgresEngine:
@@ -91,10 +95,10 @@ async def test_whoever_is_migrating_is_waited_for(postgres_url: str, schema: str
     """Longer than the lock timeout: the step gives way and tries again."""
     async with await psycopg.AsyncConnection.connect(postgres_url) as other:
         await other.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"dovetail/migrate/{schema}",))
-        migrating = asyncio.create_task(engine_on(postgres_url, schema).migrate(), name="migrating")
+        waiting = asyncio.create_task(engine_on(postgres_url, schema).migrate(), name="migrating")
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(migrating), 2.5)
-    assert await migrating == 1
+            await asyncio.wait_for(asyncio.shield(waiting), 2.5)
+    assert await waiting == 1
 
 
 @pytest.mark.parametrize("name", ["Robert'; DROP", "UPPER", "1st", "pg_own", "", "a" * 64, "a-b"])
@@ -147,3 +151,10 @@ async def test_a_standby_is_refused_and_what_it_becomes_is_taken(postgres_server
     finally:
         standby.remove()
         primary.remove()
+
+
+def test_functions_change_only_with_a_new_version() -> None:
+    """Workers of two versions share a schema, so a released function is not to change under an old caller: add a
+    migration (it may be empty but for a comment), see that old callers are still served, and note the digest here."""
+    digest = hashlib.sha256(migrating.functions("dovetail").encode()).hexdigest()[:16]
+    assert DIGESTS.get(migrating.newest()) == digest, f"the functions of version {migrating.newest()} are now {digest}"

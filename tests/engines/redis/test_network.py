@@ -274,3 +274,29 @@ async def test_a_black_hole_does_not_leave_a_watcher_deaf(afar: RedisEngine, way
             await afar.schedule([a_run()])
             await anext(events)
     await afar.finish(completed(*await take(afar)))
+
+
+async def test_one_may_begin_to_watch_while_the_connection_is_cut(afar: RedisEngine, way: Proxy) -> None:
+    async with afar.watch(Topic(EventKind.HOLDS)):
+        way.refuse()
+        watching = asyncio.create_task(_hear_of_work(afar), name="watch")
+        done, _ = await asyncio.wait([watching], timeout=0.2)
+        assert not done
+        way.restore()
+        async with asyncio.timeout(10):
+            await watching
+    await afar.finish(completed(*await take(afar)))
+
+
+async def _hear_of_work(afar: RedisEngine) -> None:
+    async with afar.watch(Topic(EventKind.WORK)) as events:
+        await afar.schedule([a_run()])
+        await anext(events)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_watcher_of_a_server_that_cannot_be_reached_is_told(afar: RedisEngine, way: Proxy) -> None:
+    way.refuse()
+    with pytest.raises(EngineUnavailable):
+        async with afar.watch(Topic(EventKind.WORK)):
+            pass

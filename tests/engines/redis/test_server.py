@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from dovetail.engines.redis import RedisEngine
-from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claim, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, new_id
-from tests.engines.redis.engines import LEASE, a_run, completed, engine, on, take, until, until_empty, until_known
+from dovetail.engines.redis import RedisEngine, durability, lane
+from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown, UnknownParent
+from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, Topic, new_id
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_empty, until_known
 from tests.servers import redis as servers
 
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
@@ -141,8 +142,6 @@ def _wait_until_busy(server: servers.Server) -> None:
 async def test_a_server_that_became_a_replica_is_not_written_to(
     mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dovetail.engines.redis import lane
-
     monkeypatch.setattr(lane, "PATIENCE", 0.5)
     async with on(mortal) as opened:
         with mortal.client() as client:
@@ -195,12 +194,15 @@ async def test_a_server_that_evicts_live_keys_is_refused(mortal: servers.Server)
 
 
 async def test_a_server_without_an_append_only_file_is_warned_of(
-    valkey: servers.Server, caplog: pytest.LogCaptureFixture
+    valkey: servers.Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(durability, "_warned_of", set[str]())
     with caplog.at_level(logging.WARNING, logger="dovetail.redis"):
-        async with engine(valkey.url, durability="durable"):
-            pass
-    assert [record.getMessage() for record in caplog.records if "append-only file" in record.getMessage()]
+        for _ in range(2):
+            async with engine(valkey.url, durability="durable"):
+                pass
+    (record,) = caplog.records
+    assert "append-only file" in record.getMessage()
 
 
 @KINDS
@@ -303,7 +305,7 @@ async def test_ten_thousand_runs_due_at_one_moment_take_no_long_script(mortal: s
         started = 0
         while started < 3000:
             claims = await take(opened, 1000)
-            assert len(claims) <= 200
+            assert len(claims) <= 150
             started += len(claims)
             await opened.finish(completed(*claims))
 
@@ -333,26 +335,28 @@ async def test_an_engine_may_be_used_from_another_event_loop(valkey: servers.Ser
     async with on(valkey) as opened:
 
         async def schedule() -> None:
-            await opened.schedule([a_run()])
+            async with opened.watch(Topic(EventKind.WORK)) as events:
+                await opened.schedule([a_run()])
+                await anext(events)
 
         await asyncio.to_thread(asyncio.run, schedule())
+        gc.collect()  # what was left open would be complained of now
         await opened.finish(completed(*await take(opened)))
 
 
 async def test_many_adds_at_once_share_round_trips(valkey: servers.Server) -> None:
     async with on(valkey) as opened:
+        await opened.survey()
         with valkey.client() as client:
             before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
             await asyncio.gather(*(opened.schedule([a_run()]) for _ in range(200)))
             after = client.info("commandstats")["cmdstat_evalsha"]["calls"]
         assert after - before < 10
-        claims = (await opened.claim("worker", 200, lease=LEASE)).claims
-        await opened.finish([Settle(claim, State.COMPLETED) for claim in claims])
+        while claims := await take(opened, 200):
+            await opened.finish(completed(*claims))
 
 
 async def test_one_that_is_refused_among_many_at_once_harms_no_other(valkey: servers.Server) -> None:
-    from dovetail.errors import UnknownParent
-
     async with on(valkey) as opened:
         groups: list[list[NewRun]] = [[a_run()] for _ in range(20)]
         groups[7] = [a_run("good"), a_run("bad", after=("nobody",))]
@@ -361,3 +365,36 @@ async def test_one_that_is_refused_among_many_at_once_harms_no_other(valkey: ser
         claims = await take(opened, 100)
         assert len(claims) == 19
         await opened.finish(completed(*claims))
+
+
+# Altered by hand
+
+
+@pytest.mark.parametrize("state", ["queued", "scheduled", "running", "parked"])
+async def test_a_record_that_somebody_removed_stops_no_other(valkey: servers.Server, state: str) -> None:
+    async with on(valkey) as opened:
+        limits = (Limit("slots", 1),) if state == "parked" else ()
+        holder = a_run("holder", limits=limits, priority=1)
+        victim = a_run("victim", limits=limits, due=timedelta(milliseconds=1 if state == "scheduled" else 0))
+        claims: list[Claim] = []
+        if state == "parked":
+            await opened.schedule([holder])
+            claims += await take(opened)
+        await opened.schedule([victim])
+        if state in ("running", "parked"):
+            await take(opened, lease=timedelta(milliseconds=1))
+        with valkey.client() as client:
+            for name, *members in (("run", victim.id), ("call", victim.id), ("live", "victim")):
+                client.hdel(f"{opened._root}{name}", *members)  # pyright: ignore[reportPrivateUsage]
+            client.zrem(f"{opened._root}all", victim.id)  # pyright: ignore[reportPrivateUsage]
+            client.delete(f"{opened._root}names")  # pyright: ignore[reportPrivateUsage]
+        await opened.finish(completed(*claims))
+        good = a_run(limits=limits)
+
+        async def has_come() -> bool:
+            claims.extend(await take(opened))
+            return claims[-1:] != [] and claims[-1].id == good.id
+
+        await opened.schedule([good])
+        await until(has_come)
+        await opened.finish(completed(claims[-1]))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from dovetail.clock import Clock
 from dovetail.engines.postgres.failing import ConnectionLost, Contended, nothing_done
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.pool import Pool
@@ -21,8 +22,9 @@ RECONNECTIONS = 3
 class Caller:
     """Calls functions and statements of one schema."""
 
-    def __init__(self, location: Location, pool: Pool) -> None:
+    def __init__(self, location: Location, pool: Pool, clock: Clock) -> None:
         self._pool = pool
+        self._clock = clock
         self._schema = f'"{location.schema}"'
         self._statements: dict[tuple[str, int], str] = {}
 
@@ -49,13 +51,23 @@ class Caller:
         return known
 
     async def rows(self, statement: str, values: Sequence[Any], *, repeatable: bool = True) -> list[Any]:
+        self._clock.work_began()
+        try:
+            return await self._rows(statement, values, repeatable)
+        finally:
+            self._clock.work_ended()
+
+    async def _rows(self, statement: str, values: Sequence[Any], repeatable: bool) -> list[Any]:
         """Ask, and ask again: after a deadlock, which undid all; and after a connection broke, if that does no harm."""
         contended = broken = 0
         lost: ConnectionLost | None = None
         while True:
             try:
-                async with self._pool.lend() as wire:
+                wire = await self._pool.take()
+                try:
                     return await wire.ask(statement, values)
+                finally:
+                    await self._pool.give_back(wire)
             except Contended:
                 contended += 1
                 if contended == ATTEMPTS:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
 from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
@@ -19,6 +19,7 @@ from dovetail.engines.postgres.location import locate
 from dovetail.engines.postgres.news import News
 from dovetail.engines.postgres.pool import Pool
 from dovetail.engines.postgres.requests import Blobs
+from dovetail.engines.postgres.shortcut import Shortcut
 from dovetail.engines.postgres.telling import Events, Listener, Notifier, Watcher
 from dovetail.engines.postgres.texts import get, put, put_json
 from dovetail.engines.postgres.transacting import SIZE as TASKS
@@ -64,7 +65,7 @@ class PostgresEngine:
         self._url = url
         self._location = locate(url)
         self._name = docket
-        self._clock = clock
+        self.clock = clock
         self.durability = durability
         self._goes_by_the_server = isinstance(clock, SystemClock)
         self._docket = 0
@@ -100,7 +101,7 @@ class PostgresEngine:
             await opened.close()
 
     def twin(self) -> PostgresEngine:
-        return PostgresEngine(self._url, self._name, clock=self._clock, durability=self.durability)
+        return PostgresEngine(self._url, self._name, clock=self.clock, durability=self.durability)
 
     async def migrate(self, to: int | None = None) -> int:
         """Works on an engine that is not open too: one cannot be opened on an old schema."""
@@ -163,13 +164,27 @@ class PostgresEngine:
     async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
         if want <= 0:
             return Claimed([])
+        beyond = self._open.shortcut.beyond(queues)
+        claimed = await self._claim(worker, want, queues, lease, beyond)
+        missing = want - len(claimed.claims)
+        if beyond is not None and missing:
+            rest = await self._claim(worker, missing, queues, lease, None)
+            return Claimed([*claimed.claims, *rest.claims], rest.wait)
+        return claimed
+
+    async def _claim(
+        self, worker: str, want: int, queues: Sequence[str], lease: timedelta, beyond: str | None
+    ) -> Claimed:
         names = [put(queue) for queue in queues]
+        began = self.clock.monotonic()
         rows = await self._open.caller.table(
-            "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease)
+            "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease), beyond
         )
-        # The last row is no claim: how long to wait, and what there is to tell.
-        _, wait, told, *_ = rows.pop()
+        took = self.clock.monotonic() - began
+        last = rows.pop()
+        _, wait, told, *_ = last
         self._tell(answers.news.decode("{" + told + "}"))
+        self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)
         claims = [answers.claim_of(row) for row in rows]
         return Claimed(claims, None if wait is None else timedelta(microseconds=wait))
 
@@ -236,12 +251,12 @@ class PostgresEngine:
         return answer.answers
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
-        asked = put_json([_report(each) for each in reports])
+        asked = put_json([requests.of_report(each) for each in reports])
         return await self._answer("report", asked)
 
     async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
         blobs = Blobs()
-        asked = put_json([_revival(each, blobs) for each in revivals])
+        asked = put_json([requests.of_revival(each, blobs) for each in revivals])
         return await self._answer("revive", asked, blobs.joined())
 
     async def _answer(self, function: str, *values: Any) -> list[bool]:
@@ -252,11 +267,11 @@ class PostgresEngine:
     # Holds
 
     async def hold(self, holds: Sequence[Hold]) -> None:
-        laid = put_json([_hold(each) for each in holds])
+        laid = put_json([requests.of_hold(each) for each in holds])
         self._tell(answers.news.decode(await self._call("lay_holds", self._docket, self._now, laid)))
 
     async def lift(self, holds: Sequence[Hold]) -> None:
-        lifted = put_json([_identity(each) for each in holds])
+        lifted = put_json([requests.identity_of(each) for each in holds])
         self._tell(answers.news.decode(await self._call("lift_holds", self._docket, lifted)))
 
     async def holds(self) -> list[Hold]:
@@ -340,7 +355,7 @@ class PostgresEngine:
     @property
     def _now(self) -> int | None:
         """The time for the functions: their own, unless a test moves the clock."""
-        return None if self._goes_by_the_server else self._clock.microseconds()
+        return None if self._goes_by_the_server else self.clock.microseconds()
 
     async def _time(self) -> int:
         now = self._now
@@ -366,8 +381,9 @@ class Opened:
     def __init__(self, engine: PostgresEngine, pool: Pool, schema: str, docket: int) -> None:
         channel = f"{schema}/{docket}"
         self.pool = pool
+        self.shortcut = Shortcut(engine.clock.monotonic)
         self.task_pool = Pool(pool.location, engine.durability, TASKS, TaskConnection)
-        self.caller = Caller(pool.location, pool)
+        self.caller = Caller(pool.location, pool, engine.clock)
         self.listener = Listener(pool.location, docket, channel)
         self._notifier = Notifier(pool, channel)
         self.schedules = Gatherer[NewRun, Placement](engine.place)
@@ -386,41 +402,3 @@ class Opened:
         await self.listener.close()
         await self.task_pool.close()
         await self.pool.close()
-
-
-def _report(report: ProgressReport) -> dict[str, Any]:
-    return {
-        "key": report.key,
-        "id": report.id,
-        "epoch": report.epoch,
-        "increment": report.increment,
-        "total": report.total,
-        "message": report.message,
-        "clear": report.clear_message,
-    }
-
-
-def _revival(revival: Revival, blobs: Blobs) -> dict[str, Any]:
-    if revival.payload is None:
-        return {"id": revival.id}
-    return {"id": revival.id, "start": blobs.add(revival.payload), "size": len(revival.payload)}
-
-
-def _hold(hold: Hold) -> dict[str, Any]:
-    return {
-        "identity": _identity(hold),
-        "kind": hold.kind,
-        "queue": hold.queue,
-        "task": hold.task,
-        "parameter": hold.parameter,
-        "operator": hold.operator,
-        "value": None if hold.value is None else hold.value.hex(),
-        "reason": hold.reason,
-        "owner": hold.owner,
-        "since": None if hold.since is None else to_microseconds(hold.since),
-        "until": None if hold.until is None else to_microseconds(hold.until),
-    }
-
-
-def _identity(hold: Hold) -> str:
-    return _encode(hold.identity).hex()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -28,6 +29,7 @@ class Pool:
         self._room = asyncio.Semaphore(size)
         self._idle: list[Wire] = []
         self._closed = False
+        self._pid = os.getpid()
 
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[Wire]:
@@ -53,6 +55,9 @@ class Pool:
             self._idle.append(wire)
 
     async def _take(self) -> Wire:
+        if self._pid != os.getpid():
+            # This is a child made by fork: what it inherited is the parent's.
+            self._pid, self._idle = os.getpid(), []
         # The one used last is the likeliest to be alive, and its caches are warm.
         while self._idle:
             wire = self._idle.pop()
@@ -90,5 +95,10 @@ async def check_server(wire: Wire, location: Location, durability: str) -> None:
         raise EngineUnavailable(
             f"{location.shown}: durability 'replicated' needs synchronous_standby_names to be set on the server"
         )
-    if durability == "process" and not location.pooled:
-        await wire.ask("SET synchronous_commit = off")
+    if not location.pooled:
+        # A role may have timeouts that are meant for people. Ours are the driver's, and every step is bounded.
+        await wire.ask(
+            "SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),"
+            " set_config('synchronous_commit', COALESCE($1, current_setting('synchronous_commit')), false)",
+            ("off" if durability == "process" else None,),
+        )

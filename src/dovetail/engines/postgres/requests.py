@@ -12,7 +12,20 @@ import msgspec
 
 from dovetail.clock import duration_to_microseconds, to_microseconds
 from dovetail.engines.postgres.texts import put
-from dovetail.model import Due, Failure, Limit, NewRun, Requeue, Retention, Settle, State, Verdict
+from dovetail.model import (
+    Due,
+    Failure,
+    Hold,
+    Limit,
+    NewRun,
+    ProgressReport,
+    Requeue,
+    Retention,
+    Revival,
+    Settle,
+    State,
+    Verdict,
+)
 
 LONGEST_KEPT = 10**17
 """Microseconds, some three thousand years: what is kept longer is kept for ever."""
@@ -212,3 +225,44 @@ def of_verdict(verdict: Verdict, blobs: Blobs) -> dict[str, Any]:
 
 def _failure(failure: Failure) -> dict[str, str]:
     return {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
+
+
+# The rest
+
+
+def of_report(report: ProgressReport) -> dict[str, Any]:
+    return {
+        "key": report.key,
+        "id": report.id,
+        "epoch": report.epoch,
+        "increment": report.increment,
+        "total": report.total,
+        "message": report.message,
+        "clear": report.clear_message,
+    }
+
+
+def of_revival(revival: Revival, blobs: Blobs) -> dict[str, Any]:
+    if revival.payload is None:
+        return {"id": revival.id}
+    return {"id": revival.id, "start": blobs.add(revival.payload), "size": len(revival.payload)}
+
+
+def of_hold(hold: Hold) -> dict[str, Any]:
+    return {
+        "identity": identity_of(hold),
+        "kind": hold.kind,
+        "queue": hold.queue,
+        "task": hold.task,
+        "parameter": hold.parameter,
+        "operator": hold.operator,
+        "value": None if hold.value is None else hold.value.hex(),
+        "reason": hold.reason,
+        "owner": hold.owner,
+        "since": None if hold.since is None else to_microseconds(hold.since),
+        "until": None if hold.until is None else to_microseconds(hold.until),
+    }
+
+
+def identity_of(hold: Hold) -> str:
+    return _encode(hold.identity).hex()

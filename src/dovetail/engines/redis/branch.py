@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from dovetail.clock import Clock, SystemClock
 from dovetail.engines.redis import packing
@@ -14,12 +14,19 @@ from dovetail.engines.redis.location import Location
 from dovetail.errors import UnknownParent
 from dovetail.model import Finished, NewRun, Placement, Placing, State, Verdict
 
-TOGETHER = 400
+T = TypeVar("T")
+
+TOGETHER = 150
 """How many runs, roughly, go into one script."""
 
 _PLACINGS = {placing.value: placing for placing in Placing}
 _STATES = {state.value: state for state in State}
 _ANSWERS = {answer.value: answer for answer in Finished}
+
+
+def parts_of(items: Sequence[T]) -> list[Sequence[T]]:
+    """Some at a time, so that no script is long."""
+    return [items[n : n + TOGETHER] for n in range(0, len(items), TOGETHER)]
 
 
 class Branch:
@@ -28,7 +35,7 @@ class Branch:
     def __init__(self, location: Location, root: str, clock: Clock, confirmed_by: int, *, is_visiting: bool) -> None:
         # A loop that only visits may end without a word: it must not leave connections open.
         self.lane = Lane(location, root, keeps=not is_visiting, distrusted=self._distrust)
-        self.listener = Listener(root, self.lane.wire)
+        self.listener = Listener(location.shown, root, self.lane.wire, keeps=not is_visiting)
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._confirmed_by = confirmed_by
         self._schedules = Gatherer[Sequence[NewRun], list[Placement]](self._schedule, len, TOGETHER)
@@ -45,8 +52,14 @@ class Branch:
 
     async def run(self, name: str, request: Request, blobs: Sequence[bytes] = (), *, confirmed_by: int = 0) -> Any:
         """Run a script by the server's clock, or, in tests, by the test's."""
-        now = "" if self._clock is None else str(self._clock.microseconds())
-        return await self.lane.run(name, request, blobs, now=now, confirmed_by=confirmed_by)
+        if self._clock is None:
+            return await self.lane.run(name, request, blobs, confirmed_by=confirmed_by)
+        self._clock.work_began()
+        try:
+            now = str(self._clock.microseconds())
+            return await self.lane.run(name, request, blobs, now=now, confirmed_by=confirmed_by)
+        finally:
+            self._clock.work_ended()
 
     async def ask(self, name: str, request: Any, blobs: Sequence[bytes] = ()) -> Any:
         packed = packing.encode(request)
@@ -56,9 +69,9 @@ class Branch:
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
         """All of it as one, unless it is large: then in parts, if none of it can be refused for an unknown parent."""
-        if len(runs) <= TOGETHER or any(run.after for run in runs):
-            return await self._schedules.ask(runs) if runs else []
-        parts = [await self._schedules.ask(runs[n : n + TOGETHER]) for n in range(0, len(runs), TOGETHER)]
+        if len(runs) > TOGETHER and any(run.after for run in runs):
+            return await self._schedules.ask(runs)
+        parts = [await self._schedules.ask(part) for part in parts_of(runs)]
         return [placement for part in parts for placement in part]
 
     async def _schedule(self, groups: list[Sequence[NewRun]]) -> list[list[Placement] | BaseException]:
@@ -85,7 +98,8 @@ class Branch:
     # Finishing
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        return await self._finishes.ask(verdicts) if verdicts else []
+        parts = [await self._finishes.ask(part) for part in parts_of(verdicts)]
+        return [answer for part in parts for answer in part]
 
     async def _finish(self, groups: list[Sequence[Verdict]]) -> list[list[Finished] | BaseException]:
         rows: list[Any] = []

@@ -12,6 +12,9 @@ from dovetail.errors import EngineUnavailable, InvalidArgument
 
 LEVELS = ("process", "durable", "replicated")
 
+_warned_of: set[str] = set()
+"""Servers of which this process was told: once is enough."""
+
 logger = logging.getLogger("dovetail.redis")
 
 
@@ -30,7 +33,8 @@ async def inspect(lane: Lane, durability: str, location: Location) -> None:
             f"{location.shown} evicts any key when its memory is full (maxmemory-policy {policy}), which would lose"
             " runs; set maxmemory-policy noeviction, or say durability='process' if that may happen"
         )
-    if await _setting(lane, "appendonly") == "no":
+    if location.shown not in _warned_of and await _setting(lane, "appendonly") == "no":
+        _warned_of.add(location.shown)
         logger.warning(
             "%s keeps no append-only file: a crash of the server loses what was scheduled since its last snapshot; set"
             " appendonly yes, or say durability='process' if that may happen",

@@ -17,7 +17,7 @@ import msgspec
 from dovetail.clock import LEAP, Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.engines.redis import durability as durabilities
 from dovetail.engines.redis import packing
-from dovetail.engines.redis.branch import Branch
+from dovetail.engines.redis.branch import Branch, parts_of
 from dovetail.engines.redis.location import locate
 from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import (
@@ -47,7 +47,7 @@ from dovetail.model import (
 
 LAYOUT = 1
 """The version of the keys. A later one would have another root."""
-MOST_CLAIMED = 200
+MOST_CLAIMED = 150
 """How many runs one script hands out."""
 SWEPT = 250
 """How much one script sweeps."""
@@ -138,8 +138,8 @@ class RedisEngine:
         return Pulse(frozenset(lost), frozenset(stopping), version)
 
     async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
-        reply = await self._branch().ask("cancel", (keys, running))
-        return [Cancelled(answer) for answer in reply]
+        parts = [await self._branch().ask("cancel", (part, running)) for part in parts_of(keys)]
+        return [Cancelled(answer) for part in parts for answer in part]
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         rows = [
@@ -150,11 +150,16 @@ class RedisEngine:
             )
             for each in reports
         ]  # fmt: skip
-        return await self._branch().ask("report", (new_id(), rows))
+        parts = [await self._branch().ask("report", (new_id(), part)) for part in parts_of(rows)]
+        return [noted for part in parts for noted in part]
 
     async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
-        blobs = [each.payload for each in revivals if each.payload is not None]
-        return await self._branch().ask("revive", [(each.id, each.payload is not None) for each in revivals], blobs)
+        answers: list[bool] = []
+        for part in parts_of(revivals):
+            blobs = [each.payload for each in part if each.payload is not None]
+            rows = [(each.id, each.payload is not None) for each in part]
+            answers += await self._branch().ask("revive", rows, blobs)
+        return answers
 
     # Holds
 

@@ -9,14 +9,15 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from redis import exceptions as driver
 
 from dovetail.engines.redis.location import Location
 from dovetail.engines.redis.routing import Route, Server, opened
-from dovetail.engines.redis.scripts import WHEN_FULL, Script, script
+from dovetail.engines.redis.scripts import WHEN_FULL, script
 from dovetail.engines.redis.troubles import Remedy, remedy_for, told
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
@@ -48,22 +49,23 @@ class Lane:
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
         self._room = asyncio.Semaphore(LINKS)
+        self._is_closed = False
         self._keeps = keeps  # whether connections are kept for the next call
         self._distrusted = distrusted
 
     async def open(self) -> None:
-        """Make the first wire, or say at once why it cannot be made."""
+        """Make the first connection, or say at once why it cannot be made."""
         self._idle.append(await self._connect(at_first=True))
 
     def close(self) -> None:
-        self._room = asyncio.Semaphore(0)
+        self._is_closed = True
         for wire in self._all:
             wire.abort()
         self._all.clear()
         self._idle.clear()
 
     async def wire(self) -> Wire:
-        """A wire of its own, for one who listens."""
+        """A connection of its own, for one who listens."""
         return (await self._route.connect())[0]
 
     # Calling
@@ -72,83 +74,80 @@ class Lane:
         self, name: str, request: Request, blobs: Sequence[bytes] = (), *, now: str = "", confirmed_by: int = 0
     ) -> Any:
         """Run a script, again if need be."""
-        deadline = time.monotonic() + PATIENCE
-        pause, may_be_done = 0.005, False
+        effort = Effort(self._location.shown)
         while True:
-            sent = False
+            effort.was_sent = False
+            if self._is_closed:
+                raise effort.told(EngineUnavailable("it was closed here"))
             try:
-                async with self._room:
-                    wire = self._idle.pop() if self._idle else await self._connect()
-                    sent = True
-                    try:
-                        reply = await self._evaluate(wire, name, request(may_be_done), blobs, now)
-                        if confirmed_by:
-                            await self._confirm(wire, confirmed_by)
-                    except BaseException as error:
-                        self._put_back(wire, error)
-                        raise
-                    self._put_back(wire)
+                async with self._borrowed() as wire:
+                    effort.was_sent = True
+                    reply = await self._evaluate(wire, name, request(effort.may_be_done), blobs, now)
+                    if confirmed_by:
+                        await self._confirm(wire, confirmed_by)
                     return reply
             except (driver.RedisError, OSError, EOFError, EngineUnavailable) as error:
-                remedy = remedy_for(error)
-                may_be_done = may_be_done or (sent and remedy is Remedy.REPEAT)
-                if remedy in (Remedy.MOVE, Remedy.REPEAT):
-                    self._forget_idle()
-                if remedy is Remedy.MOVE or isinstance(error, TimeoutError):
-                    self._distrusted()  # a connection that was cut is noticed by whoever listens; silence is not
-                is_first = may_be_done and pause == 0.005  # a wire that was cut while idle: no need to wait
-                if (remedy is Remedy.TELL and sent) or time.monotonic() > deadline:
-                    is_unknown = may_be_done and not (remedy is Remedy.TELL and sent)
-                    raise self._told(error, is_unknown=is_unknown) from error
-                if not is_first:
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(pause * 2, 1.0)
+                self._mind(error)
+                await effort.go_on_after(error)
 
-    def _told(self, error: BaseException, *, is_unknown: bool) -> BaseException:
-        if is_unknown:
-            return OutcomeUnknown(
-                f"{self._location.shown} was lost before it answered: it may have done what was asked, or not; asking"
-                f" again is safe ({error})"
-            )
-        return told(error, self._location.shown)
+    async def command(self, *words: str | bytes) -> Any:
+        """A plain command, not repeated. What the server says against it is for the caller to judge."""
+        try:
+            async with self._borrowed() as wire:
+                return await wire.command(*(_bytes(word) for word in words), within=READING)
+        except (driver.ConnectionError, driver.TimeoutError, OSError) as error:
+            raise told(error, self._location.shown) from error
 
     async def _evaluate(self, wire: Wire, name: str, request: bytes, blobs: Sequence[bytes], now: str) -> Any:
-        assert self.server is not None  # noqa: S101 - a wire was made
+        assert self.server is not None  # noqa: S101 - a connection was made
         flags = self.server.knows_flags
         wanted = script(name, flags=flags)
         when_full = b"free first" if name in WHEN_FULL and not flags else b""
-        arguments = (b"2", self._root, self._spare, now.encode(), when_full, request, *blobs)
-        async with asyncio.timeout(READING):
-            try:
-                return await wire.command(b"EVALSHA", wanted.digest, *arguments)
-            except driver.NoScriptError:
-                await _load(wire, wanted)
-                return await wire.command(b"EVALSHA", wanted.digest, *arguments)
+        words = (b"EVALSHA", wanted.digest, b"2", self._root, self._spare, now.encode(), when_full, request, *blobs)
+        try:
+            return await wire.command(*words, within=READING)
+        except driver.ResponseError as error:
+            if remedy_for(error) is not Remedy.LOAD:
+                raise
+            await wire.command(b"SCRIPT", b"LOAD", wanted.source, within=READING)
+            return await wire.command(*words, within=READING)
 
     async def _confirm(self, wire: Wire, replicas: int) -> None:
-        """Wait until so many replicas have what this wire has written."""
-        async with asyncio.timeout(READING):
-            confirmed: int = await wire.command(b"WAIT", b"%d" % replicas, b"%d" % CONFIRMING)
+        """Wait until so many replicas have what this connection has written."""
+        confirmed: int = await wire.command(b"WAIT", b"%d" % replicas, b"%d" % CONFIRMING, within=READING)
         if confirmed < replicas:
             raise OutcomeUnknown(
                 f"{self._location.shown}: done, but confirmed by {confirmed} of {replicas} replicas within"
                 f" {CONFIRMING / 1000:.0f} s; asking again is safe"
             )
 
-    async def command(self, *words: str | bytes) -> Any:
-        """A plain command, not repeated."""
-        async with self._room:
-            wire = self._idle.pop() if self._idle else await self._connect()
-            try:
-                async with asyncio.timeout(READING):
-                    reply = await wire.command(*(_bytes(word) for word in words))
-            except BaseException as error:
-                self._put_back(wire, error)
-                raise
-            self._put_back(wire)
-            return reply
-
     # Connections
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncGenerator[Wire]:
+        """A connection for one call. After an error it is of use only if the server has answered with it."""
+        async with self._room:
+            wire = self._idle_wire() or await self._connect()
+            is_sound = False
+            try:
+                yield wire
+                is_sound = True
+            except (driver.ResponseError, OutcomeUnknown):
+                is_sound = True
+                raise
+            finally:
+                if is_sound and self._keeps and not wire.is_lost:
+                    self._idle.append(wire)
+                else:
+                    self._abandon(wire)
+
+    def _idle_wire(self) -> Wire | None:
+        while self._idle:
+            wire = self._idle.pop()
+            if not wire.is_lost:
+                return wire
+            self._abandon(wire)
+        return None
 
     async def _connect(self, *, at_first: bool = False) -> Wire:
         making = opened(self._route, self._location.shown) if at_first else self._route.connect()
@@ -159,25 +158,50 @@ class Lane:
         self._all.add(wire)
         return wire
 
-    def _put_back(self, wire: Wire, error: BaseException | None = None) -> None:
-        """After an error a connection is of use only if the server has answered with it."""
-        is_sound = error is None or isinstance(error, driver.ResponseError | OutcomeUnknown)
-        if is_sound and self._keeps:
-            self._idle.append(wire)
-        else:
-            self._all.discard(wire)
-            wire.abort()
+    def _abandon(self, wire: Wire) -> None:
+        self._all.discard(wire)
+        wire.abort()
 
-    def _forget_idle(self) -> None:
-        """Something is wrong with the server, or with the way there: trust none of the wires to it."""
-        for wire in self._idle:
-            self._all.discard(wire)
-            wire.abort()
-        self._idle.clear()
+    def _mind(self, error: BaseException) -> None:
+        """When something is wrong with the server, or with the way there, none of the connections is to be trusted."""
+        remedy = remedy_for(error)
+        if remedy in (Remedy.MOVE, Remedy.REPEAT):
+            while wire := self._idle_wire():
+                self._abandon(wire)
+        if remedy is Remedy.MOVE or isinstance(error, driver.TimeoutError):
+            self._distrusted()  # a connection that was cut is noticed by whoever listens; silence is not
 
 
-async def _load(wire: Wire, wanted: Script) -> None:
-    await wire.command(b"SCRIPT", b"LOAD", wanted.source)
+class Effort:
+    """How long a call has been tried, and what is known of it."""
+
+    def __init__(self, where: str) -> None:
+        self.was_sent = False
+        self.may_be_done = False
+        self._where = where
+        self._deadline = time.monotonic() + PATIENCE
+        self._pause = 0.0
+
+    async def go_on_after(self, error: Exception) -> None:
+        """Wait a little before the next try; or tell the caller, if there is to be none."""
+        remedy = remedy_for(error)
+        is_answer = self.was_sent and remedy is Remedy.TELL
+        if self.was_sent and remedy is Remedy.REPEAT:
+            self.may_be_done = True
+        if is_answer or time.monotonic() > self._deadline:
+            raise (told(error, self._where) if is_answer else self.told(error)) from error
+        # The first time at once: a connection that was idle may just have been cut.
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
+        self._pause = min(max(self._pause * 2, 0.005), 1.0)
+
+    def told(self, error: Exception) -> BaseException:
+        """What the caller is told if there is no answer."""
+        if self.may_be_done:
+            return OutcomeUnknown(
+                f"{self._where} was lost before it answered: it may have done what was asked, or not; asking again is"
+                f" safe ({error})"
+            )
+        return told(error, self._where)
 
 
 def _bytes(word: str | bytes) -> bytes:

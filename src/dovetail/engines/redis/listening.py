@@ -12,6 +12,7 @@ from typing import Self
 from redis import exceptions as driver
 
 from dovetail.engines.redis import packing
+from dovetail.engines.redis.lane import Effort
 from dovetail.engines.redis.location import encoded
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable
@@ -45,8 +46,10 @@ class Events:
 class Listener:
     """Hears what the scripts tell, and hands it to those who watch."""
 
-    def __init__(self, root: str, connect: Callable[[], Awaitable[Wire]]) -> None:
+    def __init__(self, shown: str, root: str, connect: Callable[[], Awaitable[Wire]], *, keeps: bool) -> None:
+        self._shown = shown
         self._root = root
+        self._keeps = keeps  # whether the connection is kept for the next watcher
         self._connect = connect
         self._channels: Counter[str] = Counter()
         self._watchers: set[Events] = set()
@@ -57,6 +60,14 @@ class Listener:
 
     async def watch(self, topics: frozenset[Topic]) -> Events:
         """Begin to hear of these topics: whatever is told after this returns is heard."""
+        effort = Effort(self._shown)
+        while True:
+            try:
+                return await self._watch(topics)
+            except (driver.RedisError, OSError, EOFError, EngineUnavailable) as error:
+                await effort.go_on_after(error)
+
+    async def _watch(self, topics: frozenset[Topic]) -> Events:
         events = Events(topics)
         channels = self._channels_of(topics)
         async with self._opening:
@@ -75,10 +86,12 @@ class Listener:
 
     async def unwatch(self, events: Events) -> None:
         self._leave(events, self._channels_of(events.topics))
+        if not self._watchers and not self._keeps:
+            await self.close()
         idle = [channel for channel in self._channels_of(events.topics) if not self._channels[channel]]
         if idle and self._wire is not None:
             with contextlib.suppress(driver.RedisError, OSError, TimeoutError):
-                await self._say(b"UNSUBSCRIBE", idle)
+                self._say(b"UNSUBSCRIBE", idle)
 
     def _leave(self, events: Events, channels: list[str]) -> None:
         self._watchers.discard(events)
@@ -119,7 +132,7 @@ class Listener:
         confirmed = {channel.encode(): loop.create_future() for channel in channels}
         self._awaited |= confirmed
         try:
-            await self._say(b"SUBSCRIBE", channels)
+            self._say(b"SUBSCRIBE", channels)
             async with asyncio.timeout(SUBSCRIBING):
                 await asyncio.gather(*confirmed.values())
         except (driver.RedisError, OSError, TimeoutError) as error:
@@ -129,12 +142,11 @@ class Listener:
             for channel in confirmed:
                 self._awaited.pop(channel, None)
 
-    async def _say(self, command: bytes, channels: list[str]) -> None:
+    def _say(self, command: bytes, channels: list[str]) -> None:
         if self._wire is None:
             raise driver.ConnectionError("not connected")
         words = (command, *(channel.encode() for channel in channels))
-        async with asyncio.timeout(SUBSCRIBING):
-            await self._wire.send(*words)
+        self._wire.send(*words)
 
     # Reading
 
@@ -170,7 +182,7 @@ class Listener:
             try:
                 self._wire = await self._connect()
                 if self._channels:
-                    await self._say(b"SUBSCRIBE", list(self._channels))
+                    self._say(b"SUBSCRIBE", list(self._channels))
                     async with asyncio.timeout(SUBSCRIBING):
                         self._hear(await self._wire.read())
                 break

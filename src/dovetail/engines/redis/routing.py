@@ -129,18 +129,17 @@ class Route:
     async def _ask(self, host: tuple[str, int], *command: str) -> Any:
         wire = await self._opened(self._at(host, is_sentinel=self._location.kind == "sentinel"))
         try:
-            return await wire.command(*(word.encode() for word in command))
+            return await wire.command(*(word.encode() for word in command), within=CONNECTING)
         finally:
             wire.abort()
 
     async def _opened(self, connection: AbstractConnection) -> Wire:
-        wire = Wire(connection)
         try:
             await connection.connect()
         except BaseException:
-            wire.abort()
+            await connection.disconnect(nowait=True)
             raise
-        return wire
+        return Wire(connection)
 
     def _at(self, where: tuple[str, int] | str, *, is_sentinel: bool = False) -> AbstractConnection:
         location, options = self._location, dict(self._location.options)
@@ -177,7 +176,7 @@ class Route:
 
     async def _require_master(self, wire: Wire) -> None:
         """Sentinels may still name the old master for a moment after it became a replica."""
-        role = await wire.command(b"ROLE")
+        role = await wire.command(b"ROLE", within=CONNECTING)
         if role[0] != b"master":
             raise driver.ReadOnlyError("the server that the sentinels name is a replica")
 
@@ -191,7 +190,7 @@ _KEEPALIVE: dict[int, int] = {
 
 
 async def _info(wire: Wire) -> dict[str, str]:
-    text: bytes = await wire.command(b"INFO", b"server")
+    text: bytes = await wire.command(b"INFO", b"server", within=CONNECTING)
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, separator, value in lines if separator}
 

@@ -21,12 +21,9 @@ class Remedy(Enum):
 
 
 _BY_CLASS: list[tuple[type[Exception], Remedy]] = [
-    (driver.NoScriptError, Remedy.LOAD),
     (driver.BusyLoadingError, Remedy.WAIT),
-    (driver.TryAgainError, Remedy.WAIT),
     (driver.ClusterDownError, Remedy.WAIT),
     (driver.ReadOnlyError, Remedy.MOVE),
-    (driver.AskError, Remedy.MOVE),  # MovedError is one, too
     (driver.AuthenticationError, Remedy.TELL),
     (driver.AuthorizationError, Remedy.TELL),
     (driver.ConnectionError, Remedy.REPEAT),
@@ -38,6 +35,7 @@ _BY_CLASS: list[tuple[type[Exception], Remedy]] = [
 _BY_WORD = {
     "BUSY": Remedy.WAIT, "LOADING": Remedy.WAIT, "TRYAGAIN": Remedy.WAIT, "CLUSTERDOWN": Remedy.WAIT,
     "READONLY": Remedy.MOVE, "MASTERDOWN": Remedy.MOVE, "MOVED": Remedy.MOVE, "ASK": Remedy.MOVE,
+    "NOSCRIPT": Remedy.LOAD,
 }  # fmt: skip
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 """How Redis before 7 tells of an error that a command met within a script."""

@@ -116,6 +116,16 @@ DECLARE
     removed bigint := 0;
     over text[];
     ready_place double precision;
+    -- Taken out of the request once, not once for every row.
+    of_task text := request->>'task';
+    of_queue text := request->>'queue';
+    of_priority bigint := request->>'priority';
+    of_attempt integer := request->>'attempt';
+    of_crash_limit integer := request->>'crash_limit';
+    kept_completed bigint := request->>'keep_completed';
+    kept_failed bigint := request->>'keep_failed';
+    kept_cancelled bigint := request->>'keep_cancelled';
+    start integer := request->>'start';
 BEGIN
     IF request ? 'dues' THEN
         dues := string_to_array(request->>'dues', ',')::bigint[];
@@ -126,17 +136,16 @@ BEGIN
     IF EXISTS (SELECT FROM run WHERE docket = of_docket AND key = ANY (ids)) THEN
         RETURN place_apart(of_docket, now, request, ids, dues, sizes, payloads, within);
     END IF;
-    ready_place := place_of(of_docket, request->>'queue', NULL, NULL);
+    ready_place := place_of(of_docket, of_queue, NULL, NULL);
     INSERT INTO run (
         docket, id, task, queue, priority, state, due, created, attempt, crash_limit, place,
         keep_completed, keep_failed, keep_cancelled, payload
     )
     SELECT
-        of_docket, one.id, request->>'task', request->>'queue', (request->>'priority')::bigint,
-        CASE WHEN one.due <= now THEN 'queued' ELSE 'scheduled' END, one.due, now, (request->>'attempt')::integer,
-        (request->>'crash_limit')::integer, CASE WHEN one.due <= now THEN ready_place ELSE 0 END,
-        (request->>'keep_completed')::bigint, (request->>'keep_failed')::bigint, (request->>'keep_cancelled')::bigint,
-        substr(payloads, (request->>'start')::integer + one.before::integer, one.size)
+        of_docket, one.id, of_task, of_queue, of_priority,
+        CASE WHEN one.due <= now THEN 'queued' ELSE 'scheduled' END, one.due, now, of_attempt, of_crash_limit,
+        CASE WHEN one.due <= now THEN ready_place ELSE 0 END, kept_completed, kept_failed, kept_cancelled,
+        substr(payloads, start + one.before::integer, one.size)
     FROM (
         SELECT id, due, size, SUM(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before
         FROM unnest(ids, dues, sizes) AS each (id, due, size)

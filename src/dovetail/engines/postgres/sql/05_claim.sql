@@ -1,8 +1,11 @@
 -- Claiming: what lapsed, what became due, what is ready, and what limits allow.
 
--- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever.
+-- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever; its key is news; and
+-- from queue, priority, headers (the place), due and tribe (the id) of it a later claim may go on as `beyond`, which passes over what lies before.
+-- That is for times when a long transaction of somebody's keeps dead rows from being removed: see shortcut.py.
 CREATE OR REPLACE FUNCTION claim(
-    of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint
+    of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint,
+    beyond jsonb DEFAULT NULL
 ) RETURNS TABLE (
     id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
     tribe text, crashes integer, headers text, redelivered boolean
@@ -26,6 +29,11 @@ DECLARE
     holds_limits boolean := false;
     started_ids text[];
     top_place double precision;
+    last_picked run;
+    beyond_priority bigint := beyond->>'priority';
+    beyond_place double precision := beyond->>'place';
+    beyond_due bigint := beyond->>'due';
+    beyond_id text := beyond->>'id';
 BEGIN
     PERFORM begin_telling(of_docket);
     IF bound IS NULL OR bound <= now THEN
@@ -46,14 +54,23 @@ BEGIN
     looked_at_all := looked_at_all AND promoted < 1000;
     WHILE claimed < want LOOP
         ready_queues := ARRAY(
-            SELECT name FROM queues_ready(of_docket, of_queues) AS name WHERE name <> ALL (paused)
+            SELECT name FROM queues_ready(of_docket, CASE WHEN beyond IS NULL THEN of_queues ELSE ARRAY[beyond->>'queue'] END) AS name
+            WHERE name <> ALL (paused)
         );
         EXIT WHEN cardinality(ready_queues) = 0;
         IF examined > 500 THEN
             looked_at_all := false;
             EXIT;
         END IF;
-        IF cardinality(ready_queues) = 1 THEN
+        IF beyond IS NOT NULL THEN
+            SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
+                SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
+                WHERE docket = of_docket AND run.queue = ready_queues[1] AND state = 'queued'
+                    AND (run.priority, run.place, run.due, run.id)
+                        > (beyond_priority, beyond_place, beyond_due, beyond_id)
+                ORDER BY run.priority, run.place, run.due, run.id LIMIT want - claimed FOR UPDATE SKIP LOCKED
+            ) AS ready;
+        ELSIF cardinality(ready_queues) = 1 THEN
             SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
                 SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
                 WHERE docket = of_docket AND run.queue = ready_queues[1] AND state = 'queued'
@@ -64,6 +81,7 @@ BEGIN
             FROM pick_across(of_docket, ready_queues, want - claimed);
         END IF;
         EXIT WHEN picked IS NULL;
+        SELECT * INTO last_picked FROM run WHERE run.ctid = picked[cardinality(picked)];
         IF limited OR is_telling() THEN
             started_ids := admit(of_docket, now, picked, holds_limits);
             IF started_ids IS NULL THEN
@@ -102,8 +120,8 @@ BEGIN
         WHEN claimed >= want THEN NULL
         WHEN NOT looked_at_all OR has_work() THEN 0
         ELSE time_until_news(of_docket, now, of_queues, paused) END,
-        news(of_docket), NULL::text, NULL::bytea, NULL::integer, NULL::bigint, NULL::text, NULL::bigint, NULL::text,
-        NULL::integer, NULL::text, NULL::boolean;
+        news(of_docket), NULL::text, NULL::bytea, NULL::integer, last_picked.due, last_picked.queue,
+        last_picked.priority, last_picked.id, NULL::integer, last_picked.place::text, NULL::boolean;
 END
 $$;
 

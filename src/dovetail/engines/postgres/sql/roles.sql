@@ -51,7 +51,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {prefix}_reader, {prefix}_worke
 
 -- A worker does all that a run's life needs.
 GRANT EXECUTE ON FUNCTION
-    {schema}.claim(bigint, bigint, text, bigint, text[], bigint),
+    {schema}.claim(bigint, bigint, text, bigint, text[], bigint, jsonb),
     {schema}.finish(bigint, bigint, text[], bigint[], bigint[], bigint[], jsonb, bytea),
     {schema}.heartbeat(bigint, bigint, text[], bigint[], bigint, text, bytea, boolean),
     {schema}.report(bigint, bigint, jsonb),

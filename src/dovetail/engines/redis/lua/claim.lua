@@ -4,8 +4,8 @@
 -- Returns {wait, now, whether the clock leapt, claims}, packed; and the calls in the same order.
 local worker, want, queues, lease, grace, asked, again, latest = unpack(request, 1, 8)
 
-local PROMOTED = 200 -- how many runs that became due join the ready order in one call
-local EXAMINED = 200 -- how many ready runs one call looks at beyond those it may hand out
+local PROMOTED = 150 -- how many runs that became due join the ready order in one call
+local EXAMINED = 150 -- how many ready runs one call looks at beyond those it may hand out
 local LAPSED = 100   -- how many lapsed leases it looks at
 local OPENED = 20    -- how many windows it opens
 local RECENT = 2000  -- how many leases are looked through for those of a request that is made again
@@ -54,7 +54,7 @@ local function open_queues()
     return open
 end
 
--- Entries are {negated priority, place, sign of the due time, due time, id}.
+-- Entries are {negated priority, place, sign of the due time, due time, id, queue}.
 local function sort_in_claim_order(entries)
     table.sort(entries, function(a, b)
         for n = 1, 4 do
@@ -64,9 +64,9 @@ local function sort_in_claim_order(entries)
     end)
 end
 
-local function entry(priority, member)
+local function entry(priority, member, queue)
     local place, sign, due = struct.unpack('>dBd', member)
-    return { priority, place, sign, due, id_of(member) }
+    return { priority, place, sign, due, id_of(member), queue }
 end
 
 -- The claims that this very request has made before.
@@ -113,7 +113,14 @@ local function take_over_lapsed(open)
         local lapsed = call('ZRANGEBYSCORE', key('lease', queue), '-inf', now, 'LIMIT', 0, bound)
         fetch(lapsed)
         bound = bound - #lapsed
-        for _, id in ipairs(lapsed) do take_over(run_of(id)) end
+        for _, id in ipairs(lapsed) do
+            if run_of(id) then
+                take_over(run_of(id))
+            else
+                remove(key('lease', queue), id)
+                left[queue] = true
+            end
+        end
         if bound <= 0 then looked_at_all = false break end
     end
     return looked_at_all
@@ -128,21 +135,24 @@ end
 
 -- What has become due joins the ready order. Whether that is all of it.
 local function promote(open)
-    local left = PROMOTED
+    local room = PROMOTED
     for _, queue in ipairs(open) do
-        if left > 0 then
-            local due = call('ZRANGEBYSCORE', key('due', queue), '-inf', now, 'LIMIT', 0, left)
+        if room > 0 then
+            local due = call('ZRANGEBYSCORE', key('due', queue), '-inf', now, 'LIMIT', 0, room)
             fetch(due)
-            left = left - #due
+            room = room - #due
             for _, id in ipairs(due) do
                 local run = run_of(id)
                 remove(key('due', queue), id)
-                make_ready(run)
-                tell_pending(run)
+                left[queue] = true
+                if run then
+                    make_ready(run)
+                    tell_pending(run)
+                end
             end
         end
     end
-    return left > 0
+    return room > 0
 end
 
 -- The first of all queues together, in claim order.
@@ -150,12 +160,11 @@ local function first_ready(open, at_most)
     local found = {}
     for _, queue in ipairs(open) do
         local members = call('ZRANGE', key('ready', queue), 0, at_most - 1, 'WITHSCORES')
-        for n = 1, #members, 2 do found[#found + 1] = entry(tonumber(members[n + 1]), members[n]) end
+        for n = 1, #members, 2 do found[#found + 1] = entry(tonumber(members[n + 1]), members[n], queue) end
     end
     if #open > 1 then sort_in_claim_order(found) end
-    local first_ids = {}
-    for n = 1, math.min(at_most, #found) do first_ids[n] = found[n][5] end
-    return first_ids
+    for n = #found, at_most + 1, -1 do found[n] = nil end
+    return found
 end
 
 local function refuse(run, limit, opens)
@@ -178,15 +187,21 @@ local function expect_openings(windowed)
     end
 end
 
-local function start_admitted(first_ids)
-    fetch(first_ids)
+local function start_admitted(entries)
+    local entry_ids = {}
+    for n, each in ipairs(entries) do
+        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
+        local set = key('ready', each[6])
+        entry_ids[n], popped[set] = each[5], (popped[set] or 0) + 1
+    end
+    fetch(entry_ids)
     local windowed = {}
-    for _, id in ipairs(first_ids) do
-        local run = run_of(id)
-        remove(key('ready', run.queue), rank(run))
-        local limit, opens
-        if run.limits then limit, opens = refusal_of(run) end
-        if limit then
+    for _, each in ipairs(entries) do
+        local run, limit, opens = run_of(each[5]), nil, nil
+        if run and run.limits then limit, opens = refusal_of(run) end
+        if not run then
+            left[each[6]] = true -- its record was removed by hand
+        elseif limit then
             refuse(run, limit, opens)
         else
             start(run, (run.crashes or 0) > 0)
@@ -208,11 +223,11 @@ end
 local function take_ready(open)
     local examined = 0
     while #claims < want do
-        local first_ids = first_ready(open, want - #claims)
-        if #first_ids == 0 then return true end
+        local entries = first_ready(open, want - #claims)
+        if #entries == 0 then return true end
         if examined > EXAMINED then return false end
-        start_admitted(first_ids)
-        examined = examined + #first_ids
+        start_admitted(entries)
+        examined = examined + #entries
     end
     return true
 end

@@ -125,7 +125,11 @@ if is_real_time then
     fetch(past)
     for _, id in ipairs(past) do
         local run = run_of(id)
-        if run and not run.children and is_past(run) then forget(run) end
+        if not run then
+            remove(OVER, id)
+        elseif not run.children and is_past(run) then
+            forget(run)
+        end
     end
 end
 finish_script()

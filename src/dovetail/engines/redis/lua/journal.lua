@@ -4,6 +4,7 @@
 local known = {}   -- records by id; false: there is none
 local changed = {} -- ids of records to be written
 local scores = {}  -- sorted set -> member -> score; false: to go
+local popped = {}  -- sorted set -> how many of its first members go, before anything else
 local fields = {}  -- hash -> field -> value; false: to go
 local pushed = {}  -- pairs of a list and what is added to it
 local dropped = {} -- keys to go
@@ -42,6 +43,8 @@ local function read(hash, field)
 end
 
 local function write_scores()
+    for set, count in pairs(popped) do call('ZREMRANGEBYRANK', set, 0, count - 1) end
+    popped = {}
     for set, members in pairs(scores) do
         local added, gone = {}, {}
         for member, score in pairs(members) do

@@ -78,10 +78,14 @@ local function wake_next(limit, at_most)
     local waiting = first(key('parked', limit), at_most or 1)
     for _, member in ipairs(waiting) do
         local run = run_of(id_of(member))
-        unpark(run)
-        run.turn = limit
-        wait_for_turn(run)
-        tell_pending(run)
+        if run then
+            unpark(run)
+            run.turn = limit
+            wait_for_turn(run)
+            tell_pending(run)
+        else
+            leave_line(limit, member) -- its record was removed by hand
+        end
     end
     return #waiting
 end
@@ -113,7 +117,8 @@ local function fill(name, at_most)
     local member = first(key('parked', name), 1)[1]
     if not member then return 0 end
     local limit
-    for _, each in ipairs(run_of(id_of(member)).limits or {}) do
+    local parked = run_of(id_of(member))
+    for _, each in ipairs(parked and parked.limits or {}) do
         if each[1] == name then limit = each end
     end
     if not limit then return wake_next(name) end -- parked on a limit that it does not have: let it be judged anew

@@ -56,15 +56,19 @@ local function line_up(run)
     entered[run.queue], changed[run.id], work = true, true, true
 end
 
-local function unpark(run)
-    local limit = run.parked
+-- Take a member out of those that wait for a limit.
+local function leave_line(limit, member)
     local line = key('parked', limit)
-    remove(line, rank(run))
-    run.parked = nil
+    remove(line, member)
     if #first(line, 1) == 0 then
         remove(PARKED, limit)
         remove(OPENINGS, limit)
     end
+end
+
+local function unpark(run)
+    leave_line(run.parked, rank(run))
+    run.parked = nil
 end
 
 -- Take a pending or running run out of wherever it stands.

@@ -2,6 +2,7 @@
 -- Takes for how long a worker may be silent, and how much to do at most.
 -- Returns {runs, workers, holds, repaired, whether there is more}.
 local silent_for, at_most = request[1], request[2]
+local LIMITS = 50      -- limits that one call looks at
 local LATER = 60000000 -- microseconds until a record that is kept for its children is looked at again
 
 -- A run that others still wait on is kept for them.
@@ -71,19 +72,38 @@ local function forget_idle()
     return #idle
 end
 
--- Slots whose run no longer runs, and parked runs whose limit has room: there are none unless something was damaged.
-local function repair()
-    local repaired = 0
-    for _, limit in ipairs(call('ZRANGE', PARKED, 0, at_most - 1)) do
-        for _, id in ipairs(call('ZRANGE', key('slots', limit), 0, at_most - 1)) do
-            local run = run_of(id)
-            if not run or run.state ~= 'running' then
-                remove(key('slots', limit), id)
-                held[limit] = slots_held(limit) - 1
-                repaired = repaired + wake_next(limit)
-            end
+-- Take back slots whose run no longer runs. How many runs were woken, and how many slots looked at.
+local function free_orphans(limit, most)
+    local woken = 0
+    local ids = call('ZRANGE', key('slots', limit), 0, most - 1)
+    fetch(ids)
+    for _, id in ipairs(ids) do
+        local run = run_of(id)
+        if not run or run.state ~= 'running' then
+            remove(key('slots', limit), id)
+            held[limit] = slots_held(limit) - 1
+            woken = woken + wake_next(limit)
         end
-        repaired = repaired + fill(limit, at_most)
+    end
+    return woken, #ids
+end
+
+-- Some limits, from another one each time: those after a place that the time gives, then those before it.
+local function some_limits()
+    local count = call('ZCARD', PARKED)
+    if count <= LIMITS then return call('ZRANGE', PARKED, 0, -1) end
+    local from = now % count
+    return call('ZRANGE', PARKED, from, from + LIMITS - 1)
+end
+
+-- Parked runs whose limit has room: there are none unless something was damaged, or a queue that holds a turn is paused.
+local function repair()
+    local repaired, left_to_do = 0, at_most
+    for _, limit in ipairs(some_limits()) do
+        if left_to_do <= 0 then break end
+        local woken, looked_at = free_orphans(limit, left_to_do)
+        woken = woken + fill(limit, left_to_do)
+        repaired, left_to_do = repaired + woken, left_to_do - looked_at - woken - 1
     end
     return repaired
 end
