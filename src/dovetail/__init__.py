@@ -32,12 +32,14 @@ if TYPE_CHECKING:
         ExecutionCancelled,
         ExecutionFailed,
         OutcomeUnknown,
+        ParentFailed,
         PayloadError,
         ResultExpired,
+        UnknownParent,
         UnknownTask,
         UsageError,
     )
-    from dovetail.execution import Disposition, Execution, ExecutionState
+    from dovetail.execution import Disposition, Execution, ExecutionState, result_of
     from dovetail.injection import (
         CallArgument,
         CurrentDocket,
@@ -86,8 +88,10 @@ _NAMES = {
         "ExecutionCancelled",
         "ExecutionFailed",
         "OutcomeUnknown",
+        "ParentFailed",
         "PayloadError",
         "ResultExpired",
+        "UnknownParent",
         "UnknownTask",
         "UsageError",
     ),
@@ -95,6 +99,7 @@ _NAMES = {
         "Disposition",
         "Execution",
         "ExecutionState",
+        "result_of",
     ),
     "dovetail.injection": (
         "CallArgument",
@@ -150,6 +155,7 @@ __all__ = [
     "Logged",
     "Operator",
     "OutcomeUnknown",
+    "ParentFailed",
     "PayloadError",
     "Perpetual",
     "Progress",
@@ -167,10 +173,12 @@ __all__ = [
     "TaskLogger",
     "TaskTransaction",
     "Timeout",
+    "UnknownParent",
     "UnknownTask",
     "UsageError",
     "Worker",
     "__version__",
+    "result_of",
 ]
 
 

@@ -7,14 +7,22 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
-from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
+from dovetail.errors import (
+    AlreadyOpen,
+    DovetailError,
+    EngineUnavailable,
+    InvalidArgument,
+    InvalidType,
+    UnknownTask,
+    UsageError,
+)
 from dovetail.execution import Disposition, Execution
 from dovetail.model import (
     Conflict,
@@ -29,7 +37,22 @@ from dovetail.model import (
     new_id,
 )
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
-from dovetail.tasks import Drafter, Task, TaskCall, TaskFunction, load_collection, unregistered
+from dovetail.tasks import (
+    PLAIN,
+    AfterFailure,
+    ChosenArguments,
+    Drafter,
+    Flow,
+    Options,
+    Task,
+    TaskCall,
+    TaskFunction,
+    Unique,
+    UniqueOptions,
+    load_collection,
+    unregistered,
+)
+from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
 
 P = ParamSpec("P")
@@ -186,9 +209,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -197,9 +219,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -208,9 +229,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[..., Any]: ...
     def add(
         self,
@@ -218,19 +238,28 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
         connection: Any = None,
     ) -> Any:
-        """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
+        """Schedule a call: now, or at a time, and after other runs. A key that is taken keeps the newcomer out.
 
         `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        An Execution among the arguments is waited for, and the task receives its result.
         With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
-        call = self.call(function, when, key, queue=queue, priority=priority)
+        call = self.call(
+            function, when, key, queue=queue, priority=priority, group=group, after=after,
+            after_failure=after_failure, unique=unique, unique_by=unique_by,
+        )  # fmt: skip
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP, connection)
+            return await self._schedule_one(call(*args, **kwargs), None, connection)
 
         return schedule
 
@@ -241,9 +270,8 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
@@ -252,20 +280,12 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self,
-        function: str,
-        when: datetime,
-        key: str,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        connection: Any = None,
+        self, function: str, when: datetime, key: str, *, connection: Any = None, **options: Unpack[Options]
     ) -> Scheduled[..., Any]: ...
     def replace(
         self,
@@ -273,13 +293,19 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
         connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
-        call = self.call(function, when, checks.text(key, "key"), queue=queue, priority=priority)
+        call = self.call(
+            function, when, checks.text(key, "key"), queue=queue, priority=priority, group=group, after=after,
+            after_failure=after_failure,
+        )  # fmt: skip
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
@@ -292,9 +318,7 @@ class Docket:
         function: Callable[P, Any],
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[P, TaskCall]: ...
     @overload
     def call(
@@ -302,9 +326,7 @@ class Docket:
         function: str,
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[..., TaskCall]: ...
     def call(
         self,
@@ -312,8 +334,13 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
         known, name = self._task(function)
@@ -321,22 +348,40 @@ class Docket:
             checks.moment(when, "when")
         if key is not None:
             checks.text(key, "key")
-        if queue != "default":
-            checks.text(queue, "queue")
-        checks.whole(priority, "priority")
+        queue = "default" if queue is UNSET else checks.text(queue, "queue")
+        priority = 0 if priority is UNSET else checks.whole(priority, "priority")
+        if group is None and after == () and after_failure == "cancel" and unique == "live" and unique_by == ():
+            flow, keyed = PLAIN, None
+        else:
+            flow = Flow.of(group, after, after_failure, unique)
+            keyed = self._keyed(known, name, key, unique, unique_by)
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
+            chosen = key if keyed is None else keyed.key_of(args, kwargs)
             # A call without a key is called by the id of its first run.
             run_id = new_id()
-            return TaskCall(known, args, kwargs, key or run_id, when, name, queue, priority, [] if key else [run_id])
+            return TaskCall(
+                known, args, kwargs, chosen or run_id, when, name, queue, priority, [] if chosen else [run_id], flow
+            )
 
         return make
+
+    def _keyed(
+        self, function: TaskFunction, name: str, key: str | None, unique: str, unique_by: Iterable[str]
+    ) -> ChosenArguments | None:
+        if unique_by == ():
+            refuse_nameless(unique, key)
+            return None
+        if key is not None:
+            raise InvalidArgument(f"key {key!r} and unique_by both say what the run of {name!r} is called; give one")
+        return ChosenArguments(Task.of(function), name, unique_by)
 
     async def add_many(
         self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
     ) -> list[Execution[Any]]:
-        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
-        return await self._schedule_many(calls, Conflict.KEEP, chunk_size, connection)
+        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`, except
+        that calls of which some wait for others are scheduled together or not at all."""
+        return await self._schedule_many(calls, None, chunk_size, connection)
 
     async def replace_many(
         self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
@@ -375,16 +420,19 @@ class Docket:
             self.register(function)
         return function, function.__name__
 
-    def _draft(self, call: TaskCall, conflict: Conflict) -> NewRun:
+    def _draft(self, call: TaskCall, conflict: Conflict | None) -> NewRun:
+        """The run of a call, which says itself what becomes of it when its key is taken, unless that is said here."""
         run_id = call.fresh.pop() if call.fresh else None
         due = timedelta() if call.when is None else call.when
+        flow = call.flow
         return self.drafter.draft(
             Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
-            id=run_id, key=call.key, due=due, conflict=conflict, retention=self.retention, queue=call.queue,
-            priority=call.priority,
+            id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
+            queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
+            after_failure=flow.after_failure,
         )  # fmt: skip
 
-    async def _schedule_one(self, call: TaskCall, conflict: Conflict, connection: Any) -> Execution[Any]:
+    async def _schedule_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:
         if not self.strike_list.is_clear and await self.strike_list.strikes_out(struck := self._execution(call)):
             return struck
         run = self._draft(call, conflict)
@@ -402,7 +450,7 @@ class Docket:
         return await self.engine.schedule_within(connection, runs)
 
     async def _schedule_many(
-        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None, connection: Any
+        self, calls: Iterable[TaskCall], conflict: Conflict | None, chunk_size: int | None, connection: Any
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
@@ -412,11 +460,12 @@ class Docket:
         for call in wanted:
             if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
-        size = chunk_size or max(len(wanted), 1)
         struck = {} if self.strike_list.is_clear else await self._struck(wanted)
         allowed = [call for place, call in enumerate(wanted) if place not in struck]
         # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
         runs = [self._draft(call, conflict) for call in allowed]
+        hang_together = any(run.after for run in runs)
+        size = max(len(runs), 1) if hang_together or chunk_size is None else chunk_size
         placements: list[Placement] = []
         for start in range(0, len(runs), size):
             placements += await self._put_down(runs[start : start + size], connection)

@@ -2,7 +2,7 @@
 
 *Can I try again?*         EngineUnavailable, EngineFull, OutcomeUnknown
 *Did I do something wrong?* UsageError and all below it
-*What became of my run?*   ExecutionFailed, ExecutionCancelled, ResultExpired
+*What became of my run?*   ExecutionFailed, ExecutionCancelled, ParentFailed, ResultExpired
 """
 
 from __future__ import annotations
@@ -162,6 +162,12 @@ class ExecutionCancelled(DovetailError):
     """The run was cancelled before it could complete."""
 
     code = "execution_cancelled"
+
+
+class ParentFailed(DovetailError):
+    """A run was to receive the result of another, and that has none."""
+
+    code = "parent_failed"
 
 
 class ResultExpired(DovetailError, TimeoutError):

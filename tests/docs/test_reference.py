@@ -16,6 +16,7 @@ import dovetail
 from dovetail import codec, errors, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
+from dovetail.tasks.flow import UNSET
 from tests.docs.pages import BLOCKS, ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -103,7 +104,7 @@ def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
         yield arguments.kwarg.arg, KINDS["kwarg"], None
 
 
-GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK}
+GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK, "UNSET": UNSET}
 
 
 def value_of(default: ast.expr | None) -> Any:

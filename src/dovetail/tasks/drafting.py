@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.codec import Codec
+from dovetail.codec.references import MARK, references_in
 from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id
 from dovetail.tasks.task import Task
 
@@ -34,12 +35,17 @@ class Drafter:
         queue: str = "default",
         priority: int = 0,
         group: str | None = None,
+        after: tuple[str, ...] = (),
+        after_failure: bool = False,
     ) -> NewRun:
-        """The run of a call. Without a key it is called by its id."""
+        """The run of a call. Without a key it is called by its id. Whatever it refers to it also waits for."""
         run_id = id or new_id()
         payload = self.codec.dump_call(task.types, args, kwargs)
+        if MARK in payload:
+            referred = (each.name for each in references_in(*args, *kwargs.values()))
+            after = tuple(dict.fromkeys((*after, *referred)))
         run = NewRun(
-            run_id, key or run_id, name, payload, due, queue, priority, group,
+            run_id, key or run_id, name, payload, due, queue, priority, group, 1.0, after, after_failure,
             conflict=conflict, retention=retention,
         )  # fmt: skip
         if task.planners:

@@ -1,0 +1,76 @@
+"""The results that a run was promised: what its arguments refer to, read from the store before its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.codec import CallTypes, Codec
+from dovetail.codec.references import Reference, references_in, resolved
+from dovetail.engine import Engine
+from dovetail.errors import ParentFailed, ResultExpired
+from dovetail.model import Claim, Run, RunQuery, State
+from dovetail.tasks import Task, TaskFunction
+
+
+class Results:
+    """Puts results in the place of references."""
+
+    def __init__(self, engine: Engine, codec: Codec, tasks: Mapping[str, TaskFunction]) -> None:
+        self._engine = engine
+        self._codec = codec
+        self._tasks = tasks
+
+    async def fill_in(
+        self, claim: Claim, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a claim, complete; an error that names the run of which there is no result."""
+        wanted = list(dict.fromkeys(references_in(*args, *kwargs.values())))
+        if not wanted:
+            return args, kwargs
+        runs = await self._parents(claim, wanted)
+        results = {each: self._result(claim, each, runs.get(each)) for each in wanted}
+        return resolved(args, results), resolved(kwargs, results)
+
+    async def _parents(self, claim: Claim, wanted: list[Reference]) -> dict[Reference, Run]:
+        by_id = await self._find([each.id for each in wanted if each.id is not None])
+        found = {each: by_id[each.id] for each in wanted if each.id in by_id}
+        if len(found) < len(wanted):
+            # Named by its key alone, or replaced while it was pending: of the runs it waited for, the one called so.
+            own = await self._find([claim.id])
+            parents = await self._find([parent for run in own.values() for parent in run.parents])
+            by_key = {run.key: run for run in parents.values()}
+            found |= {each: by_key[each.key] for each in wanted if each not in found and each.key in by_key}
+        return found
+
+    async def _find(self, ids: list[str]) -> dict[str, Run]:
+        if not ids:
+            return {}
+        page = await self._engine.find(RunQuery(ids=tuple(ids), limit=len(ids)))
+        return {run.id: run for run in page}
+
+    def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Any:
+        if run is None or not run.state.is_terminal:
+            raise ResultExpired(
+                f"the run {claim.key!r} is to receive the result of {reference.key!r}, which is no longer kept; give"
+                " the docket a longer execution_ttl"
+            )
+        if run.state is not State.COMPLETED:
+            why = f": {run.error}" if run.error else ""
+            raise ParentFailed(
+                f"the run {claim.key!r} is to receive the result of {run.key!r}, which has none: it {_ended(run)}{why}."
+                " Wait for it with after= instead to run whatever became of it"
+            )
+        if run.result is not None:
+            function = self._tasks.get(run.task)
+            types = Task.of(function).types if function is not None else CallTypes.unknown(run.task)
+            return self._codec.load_result(types, run.result)
+        if run.error is not None:
+            raise ParentFailed(
+                f"the run {claim.key!r} is to receive the result of {run.key!r}, which could not be stored: {run.error}"
+            )
+        return None
+
+
+def _ended(run: Run) -> str:
+    return "failed" if run.state is State.FAILED else "was cancelled"
