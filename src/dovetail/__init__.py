@@ -36,10 +36,12 @@ if TYPE_CHECKING:
         PayloadError,
         ResultExpired,
         UnknownParent,
+        UnknownRun,
         UnknownTask,
         UsageError,
     )
     from dovetail.execution import Disposition, Execution, ExecutionState, result_of
+    from dovetail.graph import Graph, GraphNode
     from dovetail.injection import (
         CallArgument,
         CurrentDocket,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         TaskLogger,
         TaskTransaction,
     )
+    from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.worker import Worker
@@ -92,6 +95,7 @@ _NAMES = {
         "PayloadError",
         "ResultExpired",
         "UnknownParent",
+        "UnknownRun",
         "UnknownTask",
         "UsageError",
     ),
@@ -100,6 +104,10 @@ _NAMES = {
         "Execution",
         "ExecutionState",
         "result_of",
+    ),
+    "dovetail.graph": (
+        "Graph",
+        "GraphNode",
     ),
     "dovetail.injection": (
         "CallArgument",
@@ -115,6 +123,10 @@ _NAMES = {
         "TaskKey",
         "TaskLogger",
         "TaskTransaction",
+    ),
+    "dovetail.queues": (
+        "Pause",
+        "QueueInfo",
     ),
     "dovetail.strikelist": (
         "Operator",
@@ -152,14 +164,18 @@ __all__ = [
     "ExecutionFailed",
     "ExecutionState",
     "ExponentialRetry",
+    "Graph",
+    "GraphNode",
     "Logged",
     "Operator",
     "OutcomeUnknown",
     "ParentFailed",
+    "Pause",
     "PayloadError",
     "Perpetual",
     "Progress",
     "Provided",
+    "QueueInfo",
     "RateLimit",
     "ResultExpired",
     "Retry",
@@ -174,6 +190,7 @@ __all__ = [
     "TaskTransaction",
     "Timeout",
     "UnknownParent",
+    "UnknownRun",
     "UnknownTask",
     "UsageError",
     "Worker",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks
+from dovetail import checks, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.engine import Engine, Enlists
@@ -20,10 +20,12 @@ from dovetail.errors import (
     EngineUnavailable,
     InvalidArgument,
     InvalidType,
+    UnknownRun,
     UnknownTask,
     UsageError,
 )
 from dovetail.execution import Disposition, Execution
+from dovetail.graph import Graph
 from dovetail.model import (
     Conflict,
     NewRun,
@@ -36,6 +38,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
+from dovetail.queues import QueueInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
 from dovetail.tasks import (
     PLAIN,
@@ -173,6 +176,9 @@ class Docket:
             raise EngineUnavailable(f"the docket {self.name!r} is not open; use it inside 'async with'")
         return self._engine
 
+    def _now(self) -> datetime:
+        return from_microseconds(self.clock.microseconds())
+
     @property
     def retention(self) -> Retention:
         return Retention.of(self.execution_ttl)
@@ -253,10 +259,7 @@ class Docket:
         An Execution among the arguments is waited for, and the task receives its result.
         With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
-        call = self.call(
-            function, when, key, queue=queue, priority=priority, group=group, after=after,
-            after_failure=after_failure, unique=unique, unique_by=unique_by,
-        )  # fmt: skip
+        call = self._call(function, when, key, queue, priority, group, after, after_failure, unique, unique_by)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), None, connection)
@@ -302,10 +305,7 @@ class Docket:
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
-        call = self.call(
-            function, when, checks.text(key, "key"), queue=queue, priority=priority, group=group, after=after,
-            after_failure=after_failure,
-        )  # fmt: skip
+        call = self._call(function, when, checks.text(key, "key"), queue, priority, group, after, after_failure)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
@@ -343,6 +343,21 @@ class Docket:
         unique_by: Iterable[str] = (),
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
+        return self._call(function, when, key, queue, priority, group, after, after_failure, unique, unique_by)
+
+    def _call(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None,
+        key: str | None,
+        queue: str | Unset,
+        priority: int | Unset,
+        group: str | None,
+        after: Iterable[Any],
+        after_failure: AfterFailure,
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
+    ) -> Callable[..., TaskCall]:
         known, name = self._task(function)
         if when is not None:
             checks.moment(when, "when")
@@ -483,7 +498,7 @@ class Docket:
         return execution
 
     def _execution(self, call: TaskCall, key: str | None = None) -> Execution[Any]:
-        when = call.when or from_microseconds(self.clock.microseconds())
+        when = call.when or self._now()
         return Execution[Any](
             self, call.function, call.args, call.kwargs, key or call.key, when, function_name=call.function_name
         )
@@ -506,6 +521,23 @@ class Docket:
             if page.cursor is None:
                 return cleared
             cursor = page.cursor
+
+    # Queues
+
+    async def pause(
+        self, queue: str, reason: str | None = None, owner: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Let nothing of a queue start, until it is resumed or the time has come. What runs goes on, and calls can be
+        scheduled as before."""
+        await queues.pause(self.engine, self._now(), queue, reason, owner, until)
+
+    async def resume(self, queue: str) -> None:
+        """Let a paused queue go on. One that is not paused goes on as it did."""
+        await queues.resume(self.engine, queue)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue that holds runs or is paused: how many in which state, since when work waits, who paused it."""
+        return await queues.queues(self.engine)
 
     # Striking
 
@@ -564,6 +596,24 @@ class Docket:
         page = await self.engine.find(query)
         return self.execution_of(page.items[0]) if page.items else None
 
+    async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
+        """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
+        checks.whole(at_most, "at_most", least=1)
+        return await graph.graph(self.engine, await self._run_of(key), at_most)
+
+    async def _run_of(self, key: str | Execution[Any]) -> Run:
+        """The run of an execution, or the newest of a key."""
+        if isinstance(key, Execution):
+            await key.sync()
+            found, name = key.run, key.key
+        else:
+            query = RunQuery(keys=(checks.text(key, "key"),), newest_first=True, limit=1)
+            page = await self.engine.find(query)
+            found, name = page.items[0] if page.items else None, key
+        if found is None:
+            raise UnknownRun(f"there is no record of a run {name!r} on the docket {self.name!r}")
+        return found
+
     def execution_of(self, run: Run) -> Execution[Any]:
         """A handle on a run that was read from the store."""
         function = self.tasks.get(run.task) or unregistered(run.task)
@@ -585,7 +635,7 @@ class Docket:
 
     async def snapshot(self) -> DocketSnapshot:
         """Everything that waits and runs, without a cap."""
-        taken = from_microseconds(self.clock.microseconds())
+        taken = self._now()
         waiting = [self.execution_of(run) for run in await self.find_all(RunQuery(states=PENDING))]
         runs = await self.find_all(RunQuery(states=(State.RUNNING,)))
         running = [RunningExecution.of(self.execution_of(run), run) for run in runs]

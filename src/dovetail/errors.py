@@ -104,6 +104,12 @@ class UnknownParent(UsageError, LookupError):
     code = "unknown_parent"
 
 
+class UnknownRun(UsageError, LookupError):
+    """There is no record of such a run."""
+
+    code = "unknown_run"
+
+
 class ConflictingBehaviors(UsageError, ValueError):
     """A task declares behaviors or dependencies that cannot go together."""
 

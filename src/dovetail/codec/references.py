@@ -14,6 +14,12 @@ from dovetail.codec.kinds import kind_of
 
 MARK = b"$run"
 TAG = MARK.decode()
+_COLLECTIONS: dict[type[Any], Callable[[list[Any]], Any]] = {
+    list: list,
+    tuple: tuple,
+    set: set,
+    frozenset: frozenset,
+}
 
 
 class Refers:
@@ -72,7 +78,7 @@ def references_in(*values: Any) -> Iterator[Reference]:
     for value in values:
         if isinstance(value, Refers):
             yield value.reference
-        elif type(value) in (list, tuple, set, frozenset):
+        elif type(value) in _COLLECTIONS:
             yield from references_in(*value)
         elif type(value) is dict:
             yield from references_in(*cast("dict[Any, Any]", value).values())
@@ -83,8 +89,9 @@ def resolved(value: Any, results: Mapping[Reference, Any]) -> Any:
     if isinstance(value, Reference):
         return results[value]
     kind = kind_of(value)
-    if kind in (list, tuple, set, frozenset):
-        return kind(resolved(each, results) for each in value)
+    if kind in _COLLECTIONS:
+        members: list[Any] = [resolved(each, results) for each in value]
+        return _COLLECTIONS[kind](members)
     if kind is dict:
         return {key: resolved(each, results) for key, each in cast("dict[Any, Any]", value).items()}
     return value
