@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks, graph, queues
+from dovetail import checks, deadletters, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
+from dovetail.deadletters import Failures
 from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import (
     AlreadyOpen,
+    CannotRetry,
     DovetailError,
     EngineUnavailable,
     InvalidArgument,
@@ -29,9 +31,11 @@ from dovetail.graph import Graph
 from dovetail.model import (
     Conflict,
     NewRun,
+    Page,
     Placement,
     Placing,
     Retention,
+    Revival,
     Run,
     RunQuery,
     State,
@@ -538,6 +542,75 @@ class Docket:
     async def queues(self) -> list[QueueInfo]:
         """Every queue that holds runs or is paused: how many in which state, since when work waits, who paused it."""
         return await queues.queues(self.engine)
+
+    # Dead letters
+
+    async def failed(
+        self,
+        *,
+        task: TaskFunction | str | None = None,
+        queue: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Execution[Any]]:
+        """The runs that failed and are kept, the newest first: of a task, a queue or a group, in a time, with a text in
+        their error. The `cursor` of a page asks for the next one."""
+        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        page = await deadletters.page_of(self.engine, failures, limit, cursor)
+        return Page([self.execution_of(run) for run in page], page.cursor)
+
+    async def retry(
+        self,
+        key: str | Execution[Any],
+        *,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Execution[Any]:
+        """Run again what is over, with a clean slate, and with it the dependents that its end had cancelled. With
+        `args` or `kwargs` it has these arguments and no others."""
+        run = await self._run_of(key)
+        if not run.state.is_terminal:
+            raise CannotRetry(f"the run {run.key!r} is {run.state}; only one that is over can be run again")
+        payload = self._payload(run.task, args, kwargs)
+        (revived,) = await self.engine.revive([Revival(run.id, payload)])
+        if not revived:
+            raise CannotRetry(f"the run {run.key!r} cannot be run again: another run holds its key")
+        execution = self.execution_of(run if payload is None else run.but(payload=payload))
+        await execution.sync()
+        return execution
+
+    async def retry_failed(
+        self,
+        *,
+        task: TaskFunction | str | None = None,
+        queue: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Run again all that failed and is meant, and say how many that were. One whose key another run holds is left
+        as it is. New arguments, the same for all, need the task to be named."""
+        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        if failures.task is None and not (args is None and kwargs is None):
+            raise InvalidArgument("args and kwargs are the arguments of one task; say which with task=")
+        payload = self._payload(failures.task or "", args, kwargs)
+        return await deadletters.revive_all(self.engine, failures, payload)
+
+    def _payload(self, name: str, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None) -> bytes | None:
+        if args is None and kwargs is None:
+            return None
+        function, _ = self._task(name)
+        return deadletters.payload_of(self.codec, function, args, kwargs)
+
+    def _name_of(self, task: TaskFunction | str | None) -> str | None:
+        return task if task is None or isinstance(task, str) else self._task(task)[1]
 
     # Striking
 

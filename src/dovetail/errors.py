@@ -110,6 +110,12 @@ class UnknownRun(UsageError, LookupError):
     code = "unknown_run"
 
 
+class CannotRetry(UsageError):
+    """A run cannot go again: it is not over, or another run holds its key."""
+
+    code = "cannot_retry"
+
+
 class ConflictingBehaviors(UsageError, ValueError):
     """A task declares behaviors or dependencies that cannot go together."""
 

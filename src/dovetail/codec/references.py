@@ -74,14 +74,19 @@ def read_reference(inner: Any) -> Reference:
 
 
 def references_in(*values: Any) -> Iterator[Reference]:
-    """The runs that are referred to in these values: as they are, or in lists, tuples, sets and dicts."""
+    """The runs that are referred to in these values."""
+    return (each.reference for each in refers_in(*values))
+
+
+def refers_in(*values: Any) -> Iterator[Refers]:
+    """What stands for a run among these values, or in lists, tuples, sets and dicts among them."""
     for value in values:
         if isinstance(value, Refers):
-            yield value.reference
+            yield value
         elif type(value) in _COLLECTIONS:
-            yield from references_in(*value)
+            yield from refers_in(*value)
         elif type(value) is dict:
-            yield from references_in(*cast("dict[Any, Any]", value).values())
+            yield from refers_in(*cast("dict[Any, Any]", value).values())
 
 
 def resolved(value: Any, results: Mapping[Reference, Any]) -> Any:

@@ -10,7 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dovetail.behaviors import AdmissionBlocked, Attempt, Outcome, blocked
+from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, blocked
+from dovetail.behaviors.raising import raised
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
 from dovetail.codec.references import MARK
@@ -235,7 +236,7 @@ class Runner:
         if tenure.reason is Reason.STOP:
             return None
         try:
-            if outcome.error is not None:
+            if outcome.error is not None and raised(Fail, outcome.error) is None:
                 for behavior in hooks:
                     if (verdict := behavior.recover(attempt, outcome)) is not None:
                         return verdict
@@ -251,6 +252,8 @@ class Runner:
         claim = tenure.claim
         if (refusal := blocked(error)) is not None and tenure.reason is None:
             return _turned_away(claim, refusal)
+        if (snooze := raised(Snooze, error)) is not None and tenure.reason is not Reason.STOP:
+            return Requeue(claim, claim.attempt, snooze.due)  # no failure, and at no cost
         if tenure.reason is Reason.STOP:
             failure = None if isinstance(error, asyncio.CancelledError) else failure_of(error)
             return Settle(claim, State.CANCELLED, failure=failure)
