@@ -16,6 +16,7 @@ STORES = ("memory", "redis", "postgres")
 
 ON_EVERY_STORE = (
     "tests/behaviors/",
+    "tests/tasks/test_declaring.py",
     "tests/test_agenda.py",
     "tests/test_docket.py",
     "tests/test_execution.py",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dovetail.errors import (
         CannotRetry,
         DovetailError,
+        DuplicateTask,
         EngineFull,
         EngineUnavailable,
         ExecutionCancelled,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
+    from dovetail.tasks.declaring import task
     from dovetail.worker import Worker
 
     __version__: str
@@ -92,6 +94,7 @@ _NAMES = {
     "dovetail.errors": (
         "CannotRetry",
         "DovetailError",
+        "DuplicateTask",
         "EngineFull",
         "EngineUnavailable",
         "ExecutionCancelled",
@@ -141,6 +144,7 @@ _NAMES = {
         "StrikePreview",
     ),
     "dovetail.tasks": ("TaskCall",),
+    "dovetail.tasks.declaring": ("task",),
     "dovetail.worker": ("Worker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -164,6 +168,7 @@ __all__ = [
     "Docket",
     "DocketSnapshot",
     "DovetailError",
+    "DuplicateTask",
     "EngineFull",
     "EngineUnavailable",
     "Execution",
@@ -205,6 +210,7 @@ __all__ = [
     "Worker",
     "__version__",
     "result_of",
+    "task",
 ]
 
 

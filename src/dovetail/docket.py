@@ -59,6 +59,7 @@ from dovetail.tasks import (
     load_collection,
     unregistered,
 )
+from dovetail.tasks.declaring import name_of, refuse_clash
 from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
 
@@ -200,10 +201,12 @@ class Docket:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Make a task known, under its own name or under those given."""
         checks.callable_task(function, "function")
-        Task.of(function)
+        name = checks.text(Task.of(function).name, "function's name")
         known_as = checks.texts(names, "names") if names is not None else []
-        for name in known_as or [checks.text(function.__name__, "function's name")]:
-            self.tasks[name] = function
+        if not known_as:
+            refuse_clash(name, self.tasks.get(name), function)
+        for each in known_as or [name]:
+            self.tasks[each] = function
 
     def register_collection(self, collection_path: str) -> None:
         """Register every function of a collection, named as `module:member`."""
@@ -253,6 +256,7 @@ class Docket:
         group: str | None = None,
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
         connection: Any = None,
@@ -263,7 +267,7 @@ class Docket:
         An Execution among the arguments is waited for, and the task receives its result.
         With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
-        call = self._call(function, when, key, queue, priority, group, after, after_failure, unique, unique_by)
+        call = self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), None, connection)
@@ -305,11 +309,12 @@ class Docket:
         group: str | None = None,
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
         connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
-        call = self._call(function, when, checks.text(key, "key"), queue, priority, group, after, after_failure)
+        call = self._call(function, when, checks.text(key, "key"), queue, priority, group, after, after_failure, tags)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
@@ -343,11 +348,12 @@ class Docket:
         group: str | None = None,
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
-        return self._call(function, when, key, queue, priority, group, after, after_failure, unique, unique_by)
+        return self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
 
     def _call(
         self,
@@ -359,41 +365,35 @@ class Docket:
         group: str | None,
         after: Iterable[Any],
         after_failure: AfterFailure,
+        tags: Iterable[str] | Unset,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
     ) -> Callable[..., TaskCall]:
-        known, name = self._task(function)
+        known, name, task = self._task(function)
         if when is not None:
             checks.moment(when, "when")
         if key is not None:
             checks.text(key, "key")
-        queue = "default" if queue is UNSET else checks.text(queue, "queue")
-        priority = 0 if priority is UNSET else checks.whole(priority, "priority")
-        if group is None and after == () and after_failure == "cancel" and unique == "live" and unique_by == ():
+        declared = task.declaration
+        chosen_queue = declared.queue if queue is UNSET else checks.text(queue, "queue")
+        chosen_priority = declared.priority if priority is UNSET else checks.whole(priority, "priority")
+        is_plain = group is None and after == () and after_failure == "cancel" and tags is UNSET
+        if is_plain and unique == "live" and unique_by == ():
             flow, keyed = PLAIN, None
         else:
-            flow = Flow.of(group, after, after_failure, unique)
-            keyed = self._keyed(known, name, key, unique, unique_by)
+            flow = Flow.of(group, after, after_failure, unique, tags)
+            keyed = _keyed(task, name, key, unique, unique_by)
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
             chosen = key if keyed is None else keyed.key_of(args, kwargs)
             # A call without a key is called by the id of its first run.
             run_id = new_id()
             return TaskCall(
-                known, args, kwargs, chosen or run_id, when, name, queue, priority, [] if chosen else [run_id], flow
-            )
+                known, args, kwargs, chosen or run_id, when, name, chosen_queue, chosen_priority,
+                [] if chosen else [run_id], flow,
+            )  # fmt: skip
 
         return make
-
-    def _keyed(
-        self, function: TaskFunction, name: str, key: str | None, unique: str, unique_by: Iterable[str]
-    ) -> ChosenArguments | None:
-        if unique_by == ():
-            refuse_nameless(unique, key)
-            return None
-        if key is not None:
-            raise InvalidArgument(f"key {key!r} and unique_by both say what the run of {name!r} is called; give one")
-        return ChosenArguments(Task.of(function), name, unique_by)
 
     async def add_many(
         self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
@@ -426,18 +426,21 @@ class Docket:
         )  # fmt: skip
         return self._draft(call, conflict).but(attempt=execution.attempt)
 
-    def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
+    def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str, Task]:
         if isinstance(function, str):
             if function not in self.tasks:
                 raise UnknownTask(
                     f"Task {function!r} is not registered on the docket {self.name!r}; call docket.register() with the"
                     " function, or pass the function itself"
                 )
-            return self.tasks[function], function
-        name = getattr(function, "__name__", None)
-        if name is None or self.tasks.get(name) is not function:
+            known = self.tasks[function]
+            return known, function, Task.of(known)
+        if not hasattr(function, "__name__"):
+            checks.callable_task(function, "function")  # which says what is wrong with it
+        task = Task.of(function)
+        if self.tasks.get(task.name) is not function:
             self.register(function)
-        return function, function.__name__
+        return function, task.name, task
 
     def _draft(self, call: TaskCall, conflict: Conflict | None) -> NewRun:
         """The run of a call, which says itself what becomes of it when its key is taken, unless that is said here."""
@@ -445,10 +448,10 @@ class Docket:
         due = timedelta() if call.when is None else call.when
         flow = call.flow
         return self.drafter.draft(
-            Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
+            Task.of(call.function), call.function_name or name_of(call.function), call.args, call.kwargs,
             id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
             queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
-            after_failure=flow.after_failure,
+            after_failure=flow.after_failure, tags=flow.tags,
         )  # fmt: skip
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:
@@ -497,15 +500,18 @@ class Docket:
         return {place: each for place, each in handles if await self.strike_list.strikes_out(each)}
 
     def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
-        execution = self._execution(call, run.key)
+        execution = self._execution(call, run.key, run.headers or None)
         _note(execution, run, placement)
         return execution
 
-    def _execution(self, call: TaskCall, key: str | None = None) -> Execution[Any]:
+    def _execution(
+        self, call: TaskCall, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Execution[Any]:
         when = call.when or self._now()
         return Execution[Any](
-            self, call.function, call.args, call.kwargs, key or call.key, when, function_name=call.function_name
-        )
+            self, call.function, call.args, call.kwargs, key or call.key, when, trace_context=headers,
+            function_name=call.function_name,
+        )  # fmt: skip
 
     # Controlling
 
@@ -606,7 +612,7 @@ class Docket:
     def _payload(self, name: str, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None) -> bytes | None:
         if args is None and kwargs is None:
             return None
-        function, _ = self._task(name)
+        function, _, _ = self._task(name)
         return deadletters.payload_of(self.codec, function, args, kwargs)
 
     def _name_of(self, task: TaskFunction | str | None) -> str | None:
@@ -734,6 +740,16 @@ class Docket:
         """The workers that know a task."""
         checks.text(task_name, "task_name")
         return [worker for worker in await self.workers() if task_name in worker.tasks]
+
+
+def _keyed(task: Task, name: str, key: str | None, unique: str, unique_by: Iterable[str]) -> ChosenArguments | None:
+    """What makes the key of a call out of its arguments, if anything does."""
+    if unique_by == ():
+        refuse_nameless(unique, key)
+        return None
+    if key is not None:
+        raise InvalidArgument(f"key {key!r} and unique_by both say what the run of {name!r} is called; give one")
+    return ChosenArguments(task, name, unique_by)
 
 
 def _note(execution: Execution[Any], run: NewRun, placement: Placement) -> None:

@@ -98,6 +98,12 @@ class UnknownTask(UsageError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class DuplicateTask(UsageError, ValueError):
+    """Two functions were given one name."""
+
+    code = "duplicate_task"
+
+
 class UnknownParent(UsageError, LookupError):
     """A run was to wait for another that does not exist."""
 

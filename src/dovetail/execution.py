@@ -15,6 +15,7 @@ from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
+from dovetail.tasks.declaring import name_of, tags_of
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -89,7 +90,7 @@ class Execution(Refers, Generic[R]):
     ) -> None:
         self._docket = docket
         self._function = function
-        self._function_name = function_name or function.__name__
+        self._function_name = function_name or name_of(function)
         self._args = args
         self._kwargs = dict(kwargs)
         self._key = key
@@ -138,6 +139,11 @@ class Execution(Refers, Generic[R]):
     @property
     def trace_context(self) -> Any:
         return self._trace_context
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The labels that the run carries."""
+        return tags_of(self._trace_context or {})
 
     @property
     def redelivered(self) -> bool:

@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     group: str | None
     after: Iterable[Any]
     after_failure: AfterFailure
+    tags: Iterable[str]
 
 
 class UniqueOptions(Options, total=False):
@@ -49,21 +50,25 @@ class UniqueOptions(Options, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Whose turn the call takes, what it waits for, and what it does when its key is taken."""
+    """Whose turn the call takes, what it waits for, what it does when its key is taken, and how it is labelled."""
 
     group: str | None = None
     after: tuple[str, ...] = ()  # ids or keys
     after_failure: bool = False
     conflict: Conflict = Conflict.KEEP
+    tags: tuple[str, ...] | None = None  # None: those of the task
 
     @classmethod
-    def of(cls, group: str | None, after: Iterable[Any], after_failure: str, unique: str) -> Flow:
+    def of(
+        cls, group: str | None, after: Iterable[Any], after_failure: str, unique: str, tags: Iterable[str] | Unset
+    ) -> Flow:
         """The flow of these options; an error that names the one that makes no sense."""
         return cls(
             None if group is None else checks.text(group, "group"),
             _names(after),
             checks.one_of(after_failure, "after_failure", ("cancel", "run")) == "run",
             CONFLICTS[checks.one_of(unique, "unique", tuple(CONFLICTS))],
+            None if isinstance(tags, Unset) else tuple(checks.texts(tags, "tags")),
         )
 
 

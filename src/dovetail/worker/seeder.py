@@ -54,7 +54,17 @@ class Seeder:
         retention = self._retention()
         return [
             # Whatever the behaviors plan, what is there is left in peace: to debounce a seed would put it off for ever.
-            self._drafter.draft(task, name, (), {}, key=name, due=due, retention=retention).but(conflict=Conflict.KEEP)
+            self._drafter.draft(
+                task,
+                name,
+                (),
+                {},
+                key=name,
+                due=due,
+                retention=retention,
+                queue=task.declaration.queue,
+                priority=task.declaration.priority,
+            ).but(conflict=Conflict.KEEP)
             for name, function in list(self._tasks.items())
             for task in [Task.of(function)]
             for behavior in task.all_behaviors
