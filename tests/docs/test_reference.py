@@ -91,11 +91,13 @@ def test_a_signature_is_the_real_one(stub: Definition, real: Any) -> None:
 def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
     """Name, kind and default of each parameter."""
     arguments = stub.args
-    for argument in arguments.posonlyargs:
-        yield argument.arg, KINDS["posonlyargs"], None
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-    for argument, default in zip(arguments.args, defaults, strict=True):
-        yield argument.arg, KINDS["args"], value_of(default)
+    positional = [
+        *((each, "posonlyargs") for each in arguments.posonlyargs),
+        *((each, "args") for each in arguments.args),
+    ]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    for (argument, kind), default in zip(positional, defaults, strict=True):
+        yield argument.arg, KINDS[kind], value_of(default)
     if arguments.vararg:
         yield arguments.vararg.arg, KINDS["vararg"], None
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
