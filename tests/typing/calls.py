@@ -148,7 +148,7 @@ async def declaring(docket: Docket) -> None:
     assert_type(await docket.add(post, queue="default")("ann@example.com"), Execution[Receipt])
     assert_type(await docket.add(declared)("text"), Execution[int])
     await docket.add(post)(5)  # pyright: ignore[reportArgumentType]
-    task(queue=5)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    task(queue=5)  # pyright: ignore[reportArgumentType]
 
 
 async def flowing(docket: Docket) -> None:
