@@ -327,6 +327,16 @@ async def test_what_a_failure_took_down_comes_back_with_it(docket: Docket, make_
     assert await second.get_result() == 7
 
 
+async def test_an_execution_means_its_own_run(still: Docket, by_hand: ByHand, letters: list[Execution[None]]) -> None:
+    newer = await still.add(works, key="1")(1)
+    await by_hand.step()
+    again = await still.retry(letters[1])
+    await newer.sync()
+    assert (again.id, newer.state) == (letters[1].id, ExecutionState.COMPLETED)
+    with pytest.raises(CannotRetry, match="'1' cannot be run again: another run holds its key"):
+        await still.retry(newer)
+
+
 async def test_what_cannot_go_again_says_why(still: Docket, by_hand: ByHand, letters: list[Execution[None]]) -> None:
     with pytest.raises(UnknownRun, match="no record of a run 'nobody'"):
         await still.retry("nobody")

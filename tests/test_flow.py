@@ -82,6 +82,14 @@ async def test_executions_in_a_container_are_their_results(either: Docket, make_
     assert await together.get_result() == 6
 
 
+async def test_many_results_come_together(docket: Docket, make_worker: MakeWorker) -> None:
+    parts = [docket.call(add)(each) for each in range(1200)]
+    together = docket.call(total)(parts)
+    *_, last = await docket.add_many([*parts, together])
+    await finish(make_worker(concurrency=100))
+    assert await last.get_result() == sum(range(1200))
+
+
 async def test_a_chain_takes_results_along(docket: Docket, worker: Worker) -> None:
     step: Execution[int] = await docket.add(number)(1)
     for _ in range(5):

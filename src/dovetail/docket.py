@@ -683,12 +683,13 @@ class Docket:
     async def _run_of(self, key: str | Execution[Any]) -> Run:
         """The run of an execution, or the newest of a key."""
         if isinstance(key, Execution):
-            await key.sync()
-            found, name = key.run, key.key
+            name, run_id = key.key, key.id
         else:
-            query = RunQuery(keys=(checks.text(key, "key"),), newest_first=True, limit=1)
-            page = await self.engine.find(query)
-            found, name = page.items[0] if page.items else None, key
+            name, run_id = checks.text(key, "key"), None
+        # An execution means its own run, and not whatever has its key by now.
+        which = RunQuery(keys=(name,)) if run_id is None else RunQuery(ids=(run_id,))
+        page = await self.engine.find(which.but(newest_first=True, limit=1))
+        found = page.items[0] if page.items else None
         if found is None:
             raise UnknownRun(f"there is no record of a run {name!r} on the docket {self.name!r}")
         return found

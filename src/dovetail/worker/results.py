@@ -12,6 +12,8 @@ from dovetail.errors import ParentFailed, ResultExpired
 from dovetail.model import Claim, Run, RunQuery, State
 from dovetail.tasks import Task, TaskFunction
 
+PAGE = 500
+
 
 class Results:
     """Puts results in the place of references."""
@@ -44,10 +46,8 @@ class Results:
         return found
 
     async def _find(self, ids: list[str]) -> dict[str, Run]:
-        if not ids:
-            return {}
-        page = await self._engine.find(RunQuery(ids=tuple(ids), limit=len(ids)))
-        return {run.id: run for run in page}
+        pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
+        return {run.id: run for page in pages for run in await self._engine.find(RunQuery(ids=tuple(page), limit=PAGE))}
 
     def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Any:
         if run is None or not run.state.is_terminal:
