@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.codec import CallTypes, Codec
@@ -15,11 +17,46 @@ from dovetail.tasks import Task, TaskFunction
 PAGE = 500
 
 
+class Reader:
+    """Reads runs by their ids. What is asked for while one read is under way is read together in the next: many runs
+    start at once, and a read for each would take longer than they do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = asyncio.Lock()
+        self._next = Batch()
+
+    async def read(self, ids: Iterable[str]) -> Mapping[str, Run]:
+        """These runs, as far as they are kept, and maybe others."""
+        batch = self._next
+        batch.ids.update(ids)
+        if not batch.ids:
+            return {}
+        async with self._reading:
+            if batch.runs is None:  # the first of those who wait for it; if he is stopped, the next one
+                if self._next is batch:
+                    self._next = Batch()
+                batch.runs = await self._find(list(batch.ids))
+        return batch.runs
+
+    async def _find(self, ids: list[str]) -> dict[str, Run]:
+        pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
+        return {run.id: run for page in pages for run in await self._engine.find(RunQuery(ids=tuple(page), limit=PAGE))}
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is read together."""
+
+    ids: set[str] = field(default_factory=set[str])
+    runs: Mapping[str, Run] | None = None
+
+
 class Results:
     """Puts results in the place of references."""
 
     def __init__(self, engine: Engine, codec: Codec, tasks: Mapping[str, TaskFunction]) -> None:
-        self._engine = engine
+        self._reader = Reader(engine)
         self._codec = codec
         self._tasks = tasks
 
@@ -35,19 +72,17 @@ class Results:
         return resolved(args, results), resolved(kwargs, results)
 
     async def _parents(self, claim: Claim, wanted: list[Reference]) -> dict[Reference, Run]:
-        by_id = await self._find([each.id for each in wanted if each.id is not None])
-        found = {each: by_id[each.id] for each in wanted if each.id in by_id}
+        # What was called by its id is found by that: a call without a key is.
+        by_id = await self._reader.read([each.name for each in wanted])
+        found = {each: by_id[each.name] for each in wanted if each.name in by_id}
         if len(found) < len(wanted):
             # Named by its key alone, or replaced while it was pending: of the runs it waited for, the one called so.
-            own = await self._find([claim.id])
-            parents = await self._find([parent for run in own.values() for parent in run.parents])
-            by_key = {run.key: run for run in parents.values()}
+            own = await self._reader.read([claim.id])
+            ids = own[claim.id].parents if claim.id in own else ()
+            parents = await self._reader.read(ids)
+            by_key = {parents[each].key: parents[each] for each in ids if each in parents}
             found |= {each: by_key[each.key] for each in wanted if each not in found and each.key in by_key}
         return found
-
-    async def _find(self, ids: list[str]) -> dict[str, Run]:
-        pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
-        return {run.id: run for page in pages for run in await self._engine.find(RunQuery(ids=tuple(page), limit=PAGE))}
 
     def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Any:
         if run is None or not run.state.is_terminal:
