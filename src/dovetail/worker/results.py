@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,12 @@ class Reader:
         self._reading = asyncio.Lock()
         self._next = Batch()
 
-    async def read(self, ids: Iterable[str]) -> Mapping[str, Run]:
+    async def read(self, ids: Sequence[str]) -> Mapping[str, Run]:
         """These runs, as far as they are kept, and maybe others."""
+        if not ids:
+            return {}
         batch = self._next
         batch.ids.update(ids)
-        if not batch.ids:
-            return {}
         async with self._reading:
             if batch.runs is None:  # the first of those who wait for it; if he is stopped, the next one
                 if self._next is batch:
