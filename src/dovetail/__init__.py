@@ -18,26 +18,34 @@ if TYPE_CHECKING:
         Cron,
         Debounce,
         ExponentialRetry,
+        Fail,
         Perpetual,
         Progress,
         RateLimit,
         Retry,
+        Snooze,
         Timeout,
     )
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
+        CannotRetry,
         DovetailError,
+        DuplicateTask,
         EngineFull,
         EngineUnavailable,
         ExecutionCancelled,
         ExecutionFailed,
         OutcomeUnknown,
+        ParentFailed,
         PayloadError,
         ResultExpired,
+        UnknownParent,
+        UnknownRun,
         UnknownTask,
         UsageError,
     )
-    from dovetail.execution import Disposition, Execution, ExecutionState
+    from dovetail.execution import Disposition, Execution, ExecutionState, result_of
+    from dovetail.graph import Graph, GraphNode
     from dovetail.injection import (
         CallArgument,
         CurrentDocket,
@@ -54,8 +62,10 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
+    from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
+    from dovetail.tasks.declaring import task
     from dovetail.worker import Worker
 
     __version__: str
@@ -70,10 +80,12 @@ _NAMES = {
         "Cron",
         "Debounce",
         "ExponentialRetry",
+        "Fail",
         "Perpetual",
         "Progress",
         "RateLimit",
         "Retry",
+        "Snooze",
         "Timeout",
     ),
     "dovetail.docket": (
@@ -81,14 +93,19 @@ _NAMES = {
         "DocketSnapshot",
     ),
     "dovetail.errors": (
+        "CannotRetry",
         "DovetailError",
+        "DuplicateTask",
         "EngineFull",
         "EngineUnavailable",
         "ExecutionCancelled",
         "ExecutionFailed",
         "OutcomeUnknown",
+        "ParentFailed",
         "PayloadError",
         "ResultExpired",
+        "UnknownParent",
+        "UnknownRun",
         "UnknownTask",
         "UsageError",
     ),
@@ -96,6 +113,11 @@ _NAMES = {
         "Disposition",
         "Execution",
         "ExecutionState",
+        "result_of",
+    ),
+    "dovetail.graph": (
+        "Graph",
+        "GraphNode",
     ),
     "dovetail.injection": (
         "CallArgument",
@@ -113,6 +135,10 @@ _NAMES = {
         "TaskTransaction",
     ),
     "dovetail.middleware": ("Middleware",),
+    "dovetail.queues": (
+        "Pause",
+        "QueueInfo",
+    ),
     "dovetail.strikelist": (
         "Operator",
         "Strike",
@@ -120,6 +146,7 @@ _NAMES = {
         "StrikePreview",
     ),
     "dovetail.tasks": ("TaskCall",),
+    "dovetail.tasks.declaring": ("task",),
     "dovetail.worker": ("Worker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -128,6 +155,7 @@ __all__ = [
     "Agenda",
     "Behavior",
     "CallArgument",
+    "CannotRetry",
     "ConcurrencyLimit",
     "Cooldown",
     "Cron",
@@ -142,6 +170,7 @@ __all__ = [
     "Docket",
     "DocketSnapshot",
     "DovetailError",
+    "DuplicateTask",
     "EngineFull",
     "EngineUnavailable",
     "Execution",
@@ -149,18 +178,25 @@ __all__ = [
     "ExecutionFailed",
     "ExecutionState",
     "ExponentialRetry",
+    "Fail",
+    "Graph",
+    "GraphNode",
     "Logged",
     "Middleware",
     "Operator",
     "OutcomeUnknown",
+    "ParentFailed",
+    "Pause",
     "PayloadError",
     "Perpetual",
     "Progress",
     "Provided",
+    "QueueInfo",
     "RateLimit",
     "ResultExpired",
     "Retry",
     "Shared",
+    "Snooze",
     "Strike",
     "StrikeList",
     "StrikePreview",
@@ -170,10 +206,14 @@ __all__ = [
     "TaskLogger",
     "TaskTransaction",
     "Timeout",
+    "UnknownParent",
+    "UnknownRun",
     "UnknownTask",
     "UsageError",
     "Worker",
     "__version__",
+    "result_of",
+    "task",
 ]
 
 

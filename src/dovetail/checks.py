@@ -107,3 +107,12 @@ def texts(value: Any, name: str) -> list[str]:
         raise InvalidType(f"{name} must be a list of texts, not {value!r}")
     members: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
     return [text(each, f"each of {name}") for each in members]
+
+
+def error_types(value: Any, name: str) -> tuple[type[BaseException], ...]:
+    """The value, if it is an exception type or a tuple of such, as `except` takes them."""
+    kinds: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise InvalidType(f"{name} must be exception types, such as (ConnectionError, TimeoutError), not {kind!r}")
+    return kinds

@@ -3,34 +3,65 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks
+from dovetail import checks, deadletters, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
+from dovetail.deadletters import Failures
 from dovetail.engine import Engine, Enlists
 from dovetail.engine.registry import engine_for, redacted
-from dovetail.errors import AlreadyOpen, DovetailError, EngineUnavailable, InvalidType, UnknownTask, UsageError
+from dovetail.errors import (
+    AlreadyOpen,
+    CannotRetry,
+    DovetailError,
+    EngineUnavailable,
+    InvalidArgument,
+    InvalidType,
+    UnknownRun,
+    UnknownTask,
+    UsageError,
+)
 from dovetail.execution import Disposition, Execution
+from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import (
     Conflict,
     NewRun,
+    Page,
     Placement,
     Placing,
     Retention,
+    Revival,
     Run,
     RunQuery,
     State,
     WorkerInfo,
     new_id,
 )
+from dovetail.queues import QueueInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
-from dovetail.tasks import Drafter, Task, TaskCall, TaskFunction, load_collection, unregistered
+from dovetail.tasks import (
+    PLAIN,
+    AfterFailure,
+    ChosenArguments,
+    Drafter,
+    Flow,
+    Options,
+    Task,
+    TaskCall,
+    TaskFunction,
+    Unique,
+    UniqueOptions,
+    load_collection,
+    unregistered,
+)
+from dovetail.tasks.declaring import name_of, refuse_clash
+from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
 
 P = ParamSpec("P")
@@ -153,6 +184,9 @@ class Docket:
             raise EngineUnavailable(f"the docket {self.name!r} is not open; use it inside 'async with'")
         return self._engine
 
+    def _now(self) -> datetime:
+        return from_microseconds(self.clock.microseconds())
+
     @property
     def retention(self) -> Retention:
         return Retention.of(self.execution_ttl)
@@ -170,10 +204,12 @@ class Docket:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Make a task known, under its own name or under those given."""
         checks.callable_task(function, "function")
-        Task.of(function)
+        name = checks.text(Task.of(function).name, "function's name")
         known_as = checks.texts(names, "names") if names is not None else []
-        for name in known_as or [checks.text(function.__name__, "function's name")]:
-            self.tasks[name] = function
+        if not known_as:
+            refuse_clash(name, self.tasks.get(name), function)
+        for each in known_as or [name]:
+            self.tasks[each] = function
 
     def register_collection(self, collection_path: str) -> None:
         """Register every function of a collection, named as `module:member`."""
@@ -189,9 +225,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -200,9 +235,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[P, R]: ...
     @overload
     def add(
@@ -211,9 +245,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Scheduled[..., Any]: ...
     def add(
         self,
@@ -221,19 +254,26 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
         connection: Any = None,
     ) -> Any:
-        """Schedule a call: now, or at a time. A key that is taken keeps the newcomer out.
+        """Schedule a call: now, or at a time, and after other runs. A key that is taken keeps the newcomer out.
 
         `docket.add(send, when=tomorrow)("ann@example.com")` returns an Execution; its `disposition` says what happened.
+        An Execution among the arguments is waited for, and the task receives its result.
         With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
-        call = self.call(function, when, key, queue=queue, priority=priority)
+        call = self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
-            return await self._schedule_one(call(*args, **kwargs), Conflict.KEEP, connection)
+            return await self._schedule_one(call(*args, **kwargs), None, connection)
 
         return schedule
 
@@ -244,9 +284,8 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
@@ -255,20 +294,12 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Scheduled[P, R]: ...
     @overload
     def replace(
-        self,
-        function: str,
-        when: datetime,
-        key: str,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        connection: Any = None,
+        self, function: str, when: datetime, key: str, *, connection: Any = None, **options: Unpack[Options]
     ) -> Scheduled[..., Any]: ...
     def replace(
         self,
@@ -276,13 +307,17 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
         connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
-        call = self.call(function, when, checks.text(key, "key"), queue=queue, priority=priority)
+        call = self._call(function, when, checks.text(key, "key"), queue, priority, group, after, after_failure, tags)
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
@@ -295,9 +330,7 @@ class Docket:
         function: Callable[P, Any],
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[P, TaskCall]: ...
     @overload
     def call(
@@ -305,9 +338,7 @@ class Docket:
         function: str,
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[..., TaskCall]: ...
     def call(
         self,
@@ -315,34 +346,67 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
+        queue: str | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        group: str | None = None,
+        after: Iterable[Any] = (),
+        after_failure: AfterFailure = "cancel",
+        tags: Iterable[str] | Unset = UNSET,
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
-        known, name = self._task(function)
+        return self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
+
+    def _call(
+        self,
+        function: TaskFunction | str,
+        when: datetime | None,
+        key: str | None,
+        queue: str | Unset,
+        priority: int | Unset,
+        group: str | None,
+        after: Iterable[Any],
+        after_failure: AfterFailure,
+        tags: Iterable[str] | Unset,
+        unique: Unique = "live",
+        unique_by: Iterable[str] = (),
+    ) -> Callable[..., TaskCall]:
+        known, name, task = self._task(function)
+        declared = task.declaration
         try:
             if when is not None:
                 checks.moment(when, "when")
             if key is not None:
                 checks.text(key, "key")
-            if queue != "default":
-                checks.text(queue, "queue")
-            checks.whole(priority, "priority")
+            chosen_queue = declared.queue if queue is UNSET else checks.text(queue, "queue")
+            chosen_priority = declared.priority if priority is UNSET else checks.whole(priority, "priority")
         except UsageError as error:
             raise type(error)(f"task {name!r}: {error}") from None
+        is_plain = group is None and after == () and after_failure == "cancel" and tags is UNSET
+        if is_plain and unique == "live" and unique_by == ():
+            flow, keyed = PLAIN, None
+        else:
+            flow = Flow.of(group, after, after_failure, unique, tags)
+            keyed = _keyed(task, name, key, unique, unique_by)
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
+            chosen = key if keyed is None else keyed.key_of(args, kwargs)
             # A call without a key is called by the id of its first run.
             run_id = new_id()
-            return TaskCall(known, args, kwargs, key or run_id, when, name, queue, priority, [] if key else [run_id])
+            return TaskCall(
+                known, args, kwargs, chosen or run_id, when, name, chosen_queue, chosen_priority,
+                [] if chosen else [run_id], flow,
+            )  # fmt: skip
 
         return make
 
     async def add_many(
         self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
     ) -> list[Execution[Any]]:
-        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`."""
-        return await self._schedule_many(calls, Conflict.KEEP, chunk_size, connection)
+        """Schedule many calls with few round trips, in the order given. Each stands for itself, as with `add`, except
+        that calls of which some wait for others are scheduled together or not at all."""
+        return await self._schedule_many(calls, None, chunk_size, connection)
 
     async def replace_many(
         self, calls: Iterable[TaskCall], *, chunk_size: int | None = 1000, connection: Any = None
@@ -368,29 +432,35 @@ class Docket:
             await self.hooks.after_enqueues([execution])
         return execution
 
-    def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str]:
+    def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str, Task]:
         if isinstance(function, str):
             if function not in self.tasks:
                 raise UnknownTask(
                     f"Task {function!r} is not registered on the docket {self.name!r}; call docket.register() with the"
                     " function, or pass the function itself"
                 )
-            return self.tasks[function], function
-        name = getattr(function, "__name__", None)
-        if name is None or self.tasks.get(name) is not function:
+            known = self.tasks[function]
+            return known, function, Task.of(known)
+        if not hasattr(function, "__name__"):
+            checks.callable_task(function, "function")  # which says what is wrong with it
+        task = Task.of(function)
+        if self.tasks.get(task.name) is not function:
             self.register(function)
-        return function, function.__name__
+        return function, task.name, task
 
-    def _draft(self, call: TaskCall, conflict: Conflict) -> NewRun:
+    def _draft(self, call: TaskCall, conflict: Conflict | None) -> NewRun:
+        """The run of a call, which says itself what becomes of it when its key is taken, unless that is said here."""
         run_id = call.fresh.pop() if call.fresh else None
         due = timedelta() if call.when is None else call.when
+        flow = call.flow
         return self.drafter.draft(
-            Task.of(call.function), call.function_name or call.function.__name__, call.args, call.kwargs,
-            id=run_id, key=call.key, due=due, conflict=conflict, retention=self.retention, queue=call.queue,
-            priority=call.priority,
+            Task.of(call.function), call.function_name or name_of(call.function), call.args, call.kwargs,
+            id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
+            queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
+            after_failure=flow.after_failure, tags=flow.tags,
         )  # fmt: skip
 
-    async def _schedule_one(self, call: TaskCall, conflict: Conflict, connection: Any) -> Execution[Any]:
+    async def _schedule_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:
         if self.hooks.around_enqueues:
             (execution,) = await self._schedule_many([call], conflict, 1, connection)
             return execution
@@ -411,7 +481,7 @@ class Docket:
         return await self.engine.schedule_within(connection, runs)
 
     async def _schedule_many(
-        self, calls: Iterable[TaskCall], conflict: Conflict, chunk_size: int | None, connection: Any
+        self, calls: Iterable[TaskCall], conflict: Conflict | None, chunk_size: int | None, connection: Any
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
@@ -423,11 +493,12 @@ class Docket:
                 raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
         if self.hooks.around_enqueues:
             wanted = await self.hooks.before_enqueues(wanted)
-        size = chunk_size or max(len(wanted), 1)
         struck = {} if self.strike_list.is_clear else await self._struck(wanted)
         allowed = [call for place, call in enumerate(wanted) if place not in struck]
         # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
         runs = [self._draft(call, conflict) for call in allowed]
+        hang_together = any(run.after for run in runs)
+        size = max(len(runs), 1) if hang_together or chunk_size is None else chunk_size
         placements: list[Placement] = []
         for start in range(0, len(runs), size):
             placements += await self._put_down(runs[start : start + size], connection)
@@ -443,15 +514,18 @@ class Docket:
         return {place: each for place, each in handles if await self.strike_list.strikes_out(each)}
 
     def _placed(self, call: TaskCall, run: NewRun, placement: Placement) -> Execution[Any]:
-        execution = self._execution(call, run.key)
+        execution = self._execution(call, run.key, run.headers or None)
         _note(execution, run, placement)
         return execution
 
-    def _execution(self, call: TaskCall, key: str | None = None) -> Execution[Any]:
-        when = call.when or from_microseconds(self.clock.microseconds())
+    def _execution(
+        self, call: TaskCall, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Execution[Any]:
+        when = call.when or self._now()
         return Execution[Any](
-            self, call.function, call.args, call.kwargs, key or call.key, when, function_name=call.function_name
-        )
+            self, call.function, call.args, call.kwargs, key or call.key, when, trace_context=headers,
+            function_name=call.function_name,
+        )  # fmt: skip
 
     # Controlling
 
@@ -471,6 +545,92 @@ class Docket:
             if page.cursor is None:
                 return cleared
             cursor = page.cursor
+
+    # Queues
+
+    async def pause(
+        self, queue: str, reason: str | None = None, owner: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Let nothing of a queue start, until it is resumed or the time has come. What runs goes on, and calls can be
+        scheduled as before."""
+        await queues.pause(self.engine, self._now(), queue, reason, owner, until)
+
+    async def resume(self, queue: str) -> None:
+        """Let a paused queue go on. One that is not paused goes on as it did."""
+        await queues.resume(self.engine, queue)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue that holds runs or is paused: how many in which state, since when work waits, who paused it."""
+        return await queues.queues(self.engine)
+
+    # Dead letters
+
+    async def failed(
+        self,
+        *,
+        task: TaskFunction | str | None = None,
+        queue: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Execution[Any]]:
+        """The runs that failed and are kept, the newest first: of a task, a queue or a group, in a time, with a text in
+        their error. The `cursor` of a page asks for the next one."""
+        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        page = await deadletters.page_of(self.engine, failures, limit, cursor)
+        return Page([self.execution_of(run) for run in page], page.cursor)
+
+    async def retry(
+        self,
+        key: str | Execution[Any],
+        *,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Execution[Any]:
+        """Run again what is over, with a clean slate, and with it the dependents that its end had cancelled. With
+        `args` or `kwargs` it has these arguments and no others."""
+        run = await self._run_of(key)
+        if not run.state.is_terminal:
+            raise CannotRetry(f"the run {run.key!r} is {run.state}; only one that is over can be run again")
+        payload = self._payload(run.task, args, kwargs)
+        (revived,) = await self.engine.revive([Revival(run.id, payload)])
+        if not revived:
+            raise CannotRetry(f"the run {run.key!r} cannot be run again: another run holds its key")
+        execution = self.execution_of(run if payload is None else run.but(payload=payload))
+        await execution.sync()
+        return execution
+
+    async def retry_failed(
+        self,
+        *,
+        task: TaskFunction | str | None = None,
+        queue: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Run again all that failed and is meant, and say how many that were. One whose key another run holds is left
+        as it is. New arguments, the same for all, need the task to be named."""
+        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        if failures.task is None and not (args is None and kwargs is None):
+            raise InvalidArgument("args and kwargs are the arguments of one task; say which with task=")
+        payload = self._payload(failures.task or "", args, kwargs)
+        return await deadletters.revive_all(self.engine, failures, payload)
+
+    def _payload(self, name: str, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None) -> bytes | None:
+        if args is None and kwargs is None:
+            return None
+        function, _, _ = self._task(name)
+        return deadletters.payload_of(self.codec, function, args, kwargs)
+
+    def _name_of(self, task: TaskFunction | str | None) -> str | None:
+        return task if task is None or isinstance(task, str) else self._task(task)[1]
 
     # Striking
 
@@ -529,6 +689,25 @@ class Docket:
         page = await self.engine.find(query)
         return self.execution_of(page.items[0]) if page.items else None
 
+    async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
+        """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
+        checks.whole(at_most, "at_most", least=1)
+        return await graph.graph(self.engine, await self._run_of(key), at_most)
+
+    async def _run_of(self, key: str | Execution[Any]) -> Run:
+        """The run of an execution, or the newest of a key."""
+        if isinstance(key, Execution):
+            name, run_id = key.key, key.id
+        else:
+            name, run_id = checks.text(key, "key"), None
+        # An execution means its own run, and not whatever has its key by now.
+        which = RunQuery(keys=(name,)) if run_id is None else RunQuery(ids=(run_id,))
+        page = await self.engine.find(which.but(newest_first=True, limit=1))
+        found = page.items[0] if page.items else None
+        if found is None:
+            raise UnknownRun(f"there is no record of a run {name!r} on the docket {self.name!r}")
+        return found
+
     def execution_of(self, run: Run) -> Execution[Any]:
         """A handle on a run that was read from the store."""
         function = self.tasks.get(run.task) or unregistered(run.task)
@@ -550,7 +729,7 @@ class Docket:
 
     async def snapshot(self) -> DocketSnapshot:
         """Everything that waits and runs, without a cap."""
-        taken = from_microseconds(self.clock.microseconds())
+        taken = self._now()
         waiting = [self.execution_of(run) for run in await self.find_all(RunQuery(states=PENDING))]
         runs = await self.find_all(RunQuery(states=(State.RUNNING,)))
         running = [RunningExecution.of(self.execution_of(run), run) for run in runs]
@@ -576,6 +755,16 @@ class Docket:
         """The workers that know a task."""
         checks.text(task_name, "task_name")
         return [worker for worker in await self.workers() if task_name in worker.tasks]
+
+
+def _keyed(task: Task, name: str, key: str | None, unique: str, unique_by: Iterable[str]) -> ChosenArguments | None:
+    """What makes the key of a call out of its arguments, if anything does."""
+    if unique_by == ():
+        refuse_nameless(unique, key)
+        return None
+    if key is not None:
+        raise InvalidArgument(f"key {key!r} and unique_by both say what the run of {name!r} is called; give one")
+    return ChosenArguments(task, name, unique_by)
 
 
 def _note(execution: Execution[Any], run: NewRun, placement: Placement) -> None:

@@ -2,7 +2,7 @@
 
 *Can I try again?*         EngineUnavailable, EngineFull, OutcomeUnknown
 *Did I do something wrong?* UsageError and all below it
-*What became of my run?*   ExecutionFailed, ExecutionCancelled, ResultExpired
+*What became of my run?*   ExecutionFailed, ExecutionCancelled, ParentFailed, ResultExpired
 """
 
 from __future__ import annotations
@@ -98,10 +98,28 @@ class UnknownTask(UsageError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class DuplicateTask(UsageError, ValueError):
+    """Two functions were given one name."""
+
+    code = "duplicate_task"
+
+
 class UnknownParent(UsageError, LookupError):
     """A run was to wait for another that does not exist."""
 
     code = "unknown_parent"
+
+
+class UnknownRun(UsageError, LookupError):
+    """There is no record of such a run."""
+
+    code = "unknown_run"
+
+
+class CannotRetry(UsageError):
+    """A run cannot go again: it is not over, or another run holds its key."""
+
+    code = "cannot_retry"
 
 
 class ConflictingBehaviors(UsageError, ValueError):
@@ -162,6 +180,12 @@ class ExecutionCancelled(DovetailError):
     """The run was cancelled before it could complete."""
 
     code = "execution_cancelled"
+
+
+class ParentFailed(DovetailError):
+    """A run was to receive the result of another, and that has none."""
+
+    code = "parent_failed"
 
 
 class ResultExpired(DovetailError, TimeoutError):

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeGuard, TypeVar, cast, overload
 
 from dovetail import checks
+from dovetail.codec.references import Reference, Refers
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
+from dovetail.tasks.declaring import name_of, tags_of
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -30,6 +32,7 @@ __all__ = [
     "TaskFunction",
     "compact_signature",
     "get_signature",
+    "result_of",
 ]
 
 R = TypeVar("R")
@@ -67,7 +70,7 @@ class StateEvent(TypedDict, total=False):
     error: str | None
 
 
-class Execution(Generic[R]):
+class Execution(Refers, Generic[R]):
     """One scheduled call of a task: what was asked for, and, as last read, what became of it."""
 
     def __init__(
@@ -87,7 +90,7 @@ class Execution(Generic[R]):
     ) -> None:
         self._docket = docket
         self._function = function
-        self._function_name = function_name or function.__name__
+        self._function_name = function_name or name_of(function)
         self._args = args
         self._kwargs = dict(kwargs)
         self._key = key
@@ -138,6 +141,11 @@ class Execution(Generic[R]):
         return self._trace_context
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The labels that the run carries."""
+        return tags_of(self._trace_context or {})
+
+    @property
     def redelivered(self) -> bool:
         return self._redelivered
 
@@ -186,6 +194,13 @@ class Execution(Generic[R]):
         }
 
     # Scheduling
+
+    @property
+    def reference(self) -> Reference:
+        """What stands for the run where it is an argument of another."""
+        if self.disposition is Disposition.STRUCK:
+            raise InvalidArgument(f"{self.call_repr()} was stricken and never scheduled: nothing can wait for it")
+        return Reference(self.id, self._key)
 
     async def schedule(self, replace: bool = False) -> Disposition:
         """Put the call down on its docket, as `docket.add` would, or `docket.replace`."""
@@ -331,6 +346,20 @@ class Execution(Generic[R]):
                 elif event is None and (now := await self._read()) is not None and now.state is not told:
                     told = now.state
                     yield _state_now(self._key, now)
+
+
+@overload
+def result_of(execution: Execution[R]) -> R: ...
+@overload
+def result_of(execution: TaskCall) -> Any: ...
+def result_of(execution: Execution[Any] | TaskCall) -> Any:
+    """The execution itself, which as an argument means its result; to type checkers it is the result.
+
+    await docket.add(charge)(result_of(order))
+    """
+    if not isinstance(execution, Execution | TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidType(f"execution must be an Execution, or what docket.call() returns, not {execution!r}")
+    return execution
 
 
 def _shown(task: Task, name: str, value: Any) -> str:

@@ -14,6 +14,7 @@ from dovetail.codec import CallTypes, Codec
 from dovetail.errors import InvalidArgument, PayloadError
 from dovetail.model import Hold, HoldKind
 from dovetail.tasks import Task, TaskFunction
+from dovetail.tasks.declaring import name_of
 
 
 class Operator(StrEnum):
@@ -137,7 +138,7 @@ Words = tuple[str | None, str | None, Operator, Any]
 def words_of(function: TaskFunction | str | None, parameter: str | None, operator: Any, value: Any) -> Words:
     """What a strike is said with: task, parameter, operator and value; an error if they name nothing."""
     if function is not None and not isinstance(function, str):
-        function = str(checks.callable_task(function, "function").__name__)
+        function = name_of(checks.callable_task(function, "function"))
     if function is not None:
         checks.text(function, "function")
     if parameter is not None:

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dovetail.codec import CallTypes, Codec, Keyring, SigningKey, codec_named
+from dovetail.codec.references import Reference
 from tests.codec.universe import Box, Color, Level, Movie, Pair, Point, Shade, Span, Visit, portrait, types_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -103,6 +104,7 @@ CALLS: dict[str, Example] = {
     "keyword": Example((), {"loud": True}),
     "both, by annotation and by tags": Example((Point(1.0),), {"color": Color.RED, "more": (1,)}),
     "signed": Example((1,), {}, codec_named("json", signing=Keyring(SigningKey("2026-01", b"s" * 32)))),
+    "the results of other runs": Example((Reference("an id", "a key"), [Reference(None, "a key")])),
 }
 
 

@@ -17,6 +17,7 @@ import dovetail
 from dovetail import codec, errors, sync, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
+from dovetail.tasks.flow import UNSET
 from tests.docs.pages import BLOCKS, ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -52,9 +53,14 @@ def functions(page: Path) -> Iterator[tuple[str, Definition, Any]]:
             if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
                 found = inspect.getattr_static(real, member.name)
                 named = f"{page.stem}: {name}.{member.name}"
-                # Where one body serves several, what a caller may pass is said by the overloads.
-                said = get_overloads(found) if inspect.isfunction(found) else []
-                yield named, member, said[0] if said else found
+                yield named, member, found if is_told(found) else get_overloads(found)[0]
+
+
+def is_told(found: Any) -> bool:
+    """Whether a body says what a caller may pass. If it takes anything, the overloads say it."""
+    if not inspect.isfunction(found) or not get_overloads(found):
+        return True
+    return not any(each.kind is each.VAR_KEYWORD for each in inspect.signature(found).parameters.values())
 
 
 FUNCTIONS = [each for page in HOMES for each in functions(page)]
@@ -105,11 +111,13 @@ def test_a_signature_is_the_real_one(stub: Definition, real: Any) -> None:
 def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
     """Name, kind and default of each parameter."""
     arguments = stub.args
-    for argument in arguments.posonlyargs:
-        yield argument.arg, KINDS["posonlyargs"], None
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-    for argument, default in zip(arguments.args, defaults, strict=True):
-        yield argument.arg, KINDS["args"], value_of(default)
+    positional = [
+        *((each, "posonlyargs") for each in arguments.posonlyargs),
+        *((each, "args") for each in arguments.args),
+    ]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    for (argument, kind), default in zip(positional, defaults, strict=True):
+        yield argument.arg, KINDS[kind], value_of(default)
     if arguments.vararg:
         yield arguments.vararg.arg, KINDS["vararg"], None
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
@@ -118,7 +126,7 @@ def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
         yield arguments.kwarg.arg, KINDS["kwarg"], None
 
 
-GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK}
+GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK, "UNSET": UNSET}
 
 
 def value_of(default: ast.expr | None) -> Any:

@@ -326,3 +326,29 @@ class TestSameness:
     def test_the_options_of_a_method_are_the_same(self, name: str) -> None:
         ours = inspect.signature(getattr(Docket, name)).parameters
         assert list(ours) == list(inspect.signature(getattr(dovetail.Docket, name)).parameters)
+
+
+def test_a_run_waits_for_another_and_receives_its_result(docket: Docket) -> None:
+    first = docket.add(double)(2)
+    second = docket.add(double)(first)  # type: ignore[arg-type]
+    finish(docket.url, double)
+    assert second.get_result() == 8
+    assert set(docket.graph(second).nodes) == {first.id, second.id}
+
+
+def test_a_queue_is_paused_and_resumed(docket: Docket) -> None:
+    docket.pause("default", reason="maintenance")
+    (queue,) = docket.queues()
+    assert queue.paused is not None
+    assert queue.paused.reason == "maintenance"
+    docket.resume("default")
+    assert docket.queues() == []
+
+
+def test_what_failed_is_listed_and_run_again(docket: Docket) -> None:
+    failing = docket.add(fail)("no")
+    finish(docket.url, fail)
+    assert [each.key for each in docket.failed(task=fail)] == [failing.key]
+    assert docket.retry(failing).key == failing.key
+    assert docket.failed().items == []
+    assert docket.retry_failed() == 0

@@ -25,7 +25,9 @@ from dovetail import (
     TaskKey,
     Timeout,
     Worker,
+    result_of,
     sync,
+    task,
 )
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -129,6 +131,38 @@ async def adding_wrongly(docket: Docket) -> None:
     docket.add(send, when="tomorrow")  # pyright: ignore[reportCallIssue, reportArgumentType]
     docket.add(send, key=5)  # pyright: ignore[reportCallIssue, reportArgumentType]
     docket.add(send, colour="red")  # pyright: ignore[reportCallIssue]
+
+
+@task(name="mail.post", queue="mail")
+async def post(address: str, copies: int = 1) -> Receipt:
+    return Receipt(copies)
+
+
+@task
+def declared(text: str) -> int:
+    return len(text)
+
+
+async def declaring(docket: Docket) -> None:
+    assert_type(await post("ann@example.com"), Receipt)
+    assert_type(declared("text"), int)
+    assert_type(await docket.add(post, queue="default")("ann@example.com"), Execution[Receipt])
+    assert_type(await docket.add(declared)("text"), Execution[int])
+    await docket.add(post)(5)  # pyright: ignore[reportArgumentType]
+    task(queue=5)  # pyright: ignore[reportArgumentType]
+
+
+async def flowing(docket: Docket) -> None:
+    length = await docket.add(print_out)("text")
+    assert_type(result_of(length), int)
+    await docket.add(send)("ann@example.com", result_of(length))
+    await docket.add(send)(result_of(length))  # pyright: ignore[reportArgumentType]
+    await docket.add(send, after=[length, "key"], after_failure="run", group="g", unique="pending")("ann@example.com")
+    docket.add(send, after_failure="retry")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    docket.add(send, unique="always")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    docket.add(send, priority="high")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    docket.replace(send, LATER, "k", unique="live")  # pyright: ignore[reportCallIssue]
+    assert_type(await docket.retry(length), Execution[Any])
 
 
 async def replacing(docket: Docket) -> None:

@@ -8,6 +8,7 @@ from dovetail.behaviors.cron import Cron
 from dovetail.behaviors.debounce import Debounce
 from dovetail.behaviors.perpetual import Perpetual
 from dovetail.behaviors.progress import Progress
+from dovetail.behaviors.raising import Fail, Snooze
 from dovetail.behaviors.ratelimit import RateLimit
 from dovetail.behaviors.retry import ExponentialRetry, ForcedRetry, Retry
 from dovetail.behaviors.roles import CompletionHandler, FailureHandler, Runtime, TaskOutcome
@@ -25,6 +26,7 @@ __all__ = [
     "Cron",
     "Debounce",
     "ExponentialRetry",
+    "Fail",
     "FailureHandler",
     "ForcedRetry",
     "Outcome",
@@ -34,6 +36,7 @@ __all__ = [
     "RateLimit",
     "Retry",
     "Runtime",
+    "Snooze",
     "TaskOutcome",
     "Timeout",
     "blocked",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 
 from dovetail import checks
 from dovetail.behaviors.base import Arguments, Attempt, Behavior
+from dovetail.codec.references import Refers
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Limit, NewRun
 
@@ -62,6 +63,11 @@ class Shared(Behavior):
         return _fitting(f"{owner}:{self.argument}={self._value(arguments[self.argument], task)}")
 
     def _value(self, value: Any, task: str) -> str:
+        if isinstance(value, Refers):
+            raise InvalidArgument(
+                f"{type(self).__name__} of the task {task!r} goes by the argument {self.argument!r}, which has to be"
+                " known when the call is scheduled: it cannot be the result of another run"
+            )
         text = _written(value, self.argument or "", task)
         return text if self.shows_value and len(text) <= LONGEST_VALUE else _hashed(text)
 

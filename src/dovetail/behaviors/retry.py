@@ -8,8 +8,13 @@ from typing import Never, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Outcome
+from dovetail.behaviors.raising import Snooze, members_of
 from dovetail.behaviors.roles import FailureHandler
+from dovetail.errors import InvalidArgument
 from dovetail.model import Due, Requeue, Verdict
+
+ErrorTypes = type[BaseException] | tuple[type[BaseException], ...]
+"""An exception type, or several."""
 
 
 class ForcedRetry(Exception):
@@ -21,12 +26,27 @@ class Retry(FailureHandler["Retry"]):
 
         async def fetch(url: str, retry: Retry = Retry(attempts=3, delay=timedelta(seconds=5))) -> None: ...
 
-    In the body, `retry.attempt` is the number of this try; `retry.after(delay)` and `retry.at(when)` ask for another.
+    With `on` only errors of these types are tried again, with `not_on` all but those. In the body, `retry.attempt` is
+    the number of this try; `retry.after(delay)` and `retry.at(when)` ask for another, `retry.snooze(delay)` for the
+    same once more.
     """
 
-    def __init__(self, attempts: int | None = 1, delay: timedelta = timedelta()) -> None:
+    def __init__(
+        self,
+        attempts: int | None = 1,
+        delay: timedelta = timedelta(),
+        *,
+        on: ErrorTypes | None = None,
+        not_on: ErrorTypes = (),
+    ) -> None:
         self.attempts = attempts if attempts is None else checks.whole(attempts, "attempts", least=1)
         self.delay = delay
+        self._on = None if on is None else checks.error_types(on, "on")
+        self._not_on = checks.error_types(not_on, "not_on")
+        if self._on == ():
+            raise InvalidArgument(
+                "on names no error, so that nothing would be tried again; leave it out for all errors"
+            )
         self.attempt = 1
         self._forced: Due | None = None
 
@@ -65,12 +85,25 @@ class Retry(FailureHandler["Retry"]):
         """The same as `after`."""
         self.after(delay)
 
+    def snooze(self, delay: timedelta | datetime) -> Never:
+        """Go again after the delay, or at a time, at no cost: the next try has the number of this one."""
+        raise Snooze(delay)
+
+    def covers(self, error: BaseException | None) -> bool:
+        """Whether an error is one to be tried again. A group is, if one of its members is, and none is ruled out."""
+        members = members_of(error)
+        if any(isinstance(each, self._not_on) for each in members):
+            return False
+        return self._on is None or any(isinstance(each, (*self._on, ForcedRetry)) for each in members)
+
     def next_delay(self) -> timedelta:
         """How long to wait before the next try. The body finds it in `delay`, and may set another."""
         return self.delay
 
     def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
         if self.attempts is not None and self.attempt >= self.attempts:
+            return None
+        if (self._on is not None or self._not_on) and not self.covers(outcome.error):
             return None
         due = self.delay if self._forced is None else self._forced
         return Requeue(attempt.claim, attempt.number + 1, due, failure=outcome.failure)
@@ -97,8 +130,11 @@ class ExponentialRetry(Retry):
         minimum_delay: timedelta = timedelta(seconds=1),
         maximum_delay: timedelta = timedelta(seconds=64),
         jitter: bool = False,
+        *,
+        on: ErrorTypes | None = None,
+        not_on: ErrorTypes = (),
     ) -> None:
-        super().__init__(attempts, checks.duration(minimum_delay, "minimum_delay"))
+        super().__init__(attempts, checks.duration(minimum_delay, "minimum_delay"), on=on, not_on=not_on)
         self.minimum_delay = minimum_delay
         self.maximum_delay = checks.duration(maximum_delay, "maximum_delay")
         self.jitter = checks.truth(jitter, "jitter")

@@ -8,6 +8,7 @@ from typing import Any, cast
 from dovetail.codec.envelope import Envelope, Purpose
 from dovetail.codec.kinds import name_of
 from dovetail.codec.limits import Limits
+from dovetail.codec.references import MARK, references_in
 from dovetail.codec.refusal import Refused, TooLarge
 from dovetail.codec.signature import CallTypes
 from dovetail.codec.signing import Keyring
@@ -52,7 +53,12 @@ class PickleCodec:
     def dump_result(self, signature: CallTypes, value: Any) -> bytes:
         what = signature.describe(None)
         try:
-            return self._sealed("result", value)
+            data = self._sealed("result", value)
+            if MARK in data and any(references_in(value)):
+                raise PayloadError(f"{what} holds an execution; return its result, or its key")
+            return data
+        except PayloadError:
+            raise
         except TooLarge as refused:
             raise too_large(what, refused) from None
         except Exception as error:

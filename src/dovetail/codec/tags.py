@@ -8,6 +8,7 @@
     $int              hexadecimal, beyond 64 bits           $float     "nan", "inf" or "-inf"
     $complex          [real, imaginary]         $path $pureposixpath $purewindowspath   text
     $tuple $set $frozenset   [values]           $dict      [[key, value], ...]
+    $run              [id or null, key], the result of another run
 
 A dict is a plain JSON object if its keys are short strings that do not begin with "$"; any other is a
 `$dict`, so that nothing a caller passes can be taken for a tag.
@@ -24,6 +25,7 @@ from typing import Any, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from dovetail.codec.references import TAG, read_reference
 from dovetail.codec.refusal import Refused
 
 SMALLEST_INT = -(2**63)
@@ -210,6 +212,7 @@ SCALAR_READERS: dict[str, Callable[[Any], Any]] = {
     "$path": lambda inner: Path(_path_text(inner)),
     "$pureposixpath": lambda inner: PurePosixPath(_path_text(inner)),
     "$purewindowspath": lambda inner: PureWindowsPath(_path_text(inner)),
+    TAG: read_reference,
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from dovetail.codec.kinds import kind_of
 from dovetail.codec.limits import Limits
+from dovetail.codec.references import TAG, Refers, write_reference
 from dovetail.codec.refusal import Foreign, Refused, TooLarge
 from dovetail.codec.tags import (
     ALWAYS_PLAIN,
@@ -72,13 +73,15 @@ class Writer:
     """Writes the values of one payload.
 
     `needs_proof` tells that reading has to be tried: a set or a dict is hashed anew, a time zone looked up.
-    A careful writer also looks for lone surrogates, which are rare and which encoding finds anyway.
+    A careful writer also looks for lone surrogates, which are rare and which encoding finds anyway. Only arguments may
+    refer to other runs.
     """
 
-    __slots__ = ("_careful", "_key_length", "_left", "_room", "needs_proof")
+    __slots__ = ("_careful", "_key_length", "_left", "_may_refer", "_room", "needs_proof")
 
-    def __init__(self, limits: Limits, *, careful: bool = False) -> None:
+    def __init__(self, limits: Limits, *, careful: bool = False, may_refer: bool = False) -> None:
         self._careful = careful
+        self._may_refer = may_refer
         self._room = limits.depth
         self._key_length = limits.key_length
         self._left = limits.size  # each item takes a byte at least
@@ -92,6 +95,8 @@ class Writer:
     def _tag(self, kind: type[Any], value: Any) -> Any:
         tag, write = SCALAR_WRITERS.get(kind, (None, None))
         if write is None:
+            if self._may_refer and issubclass(kind, Refers):
+                return {TAG: write_reference(value)}
             raise Foreign(kind)
         if kind in _MOMENTS and value.tzinfo is not None and value.tzinfo is not UTC:
             self.needs_proof = True

@@ -47,7 +47,7 @@ class Values:
             raise PayloadError(f"{signature.describe(place)}: {_changed(value, error)}") from None
 
     def _write(self, signature: CallTypes, place: Place, value: Any, careful: bool) -> tuple[Any, bool]:
-        writer = Writer(self._limits, careful=careful)
+        writer = Writer(self._limits, careful=careful, may_refer=place is not None)
         try:
             tree = writer.write(value)
         except Foreign:

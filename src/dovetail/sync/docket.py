@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 import dovetail.docket
 from dovetail.agenda import Agenda
 from dovetail.clock import SYSTEM_CLOCK, Clock
 from dovetail.codec import Codec, Keyring
 from dovetail.errors import AlreadyOpen, InvalidType
+from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
-from dovetail.model import Retention, Run, WorkerInfo
+from dovetail.model import Page, Retention, Run, WorkerInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike
 from dovetail.strikelist import StrikePreview as AsyncPreview
 from dovetail.sync.carried import CarriedDocket
 from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution, iterated
 from dovetail.sync.portal import PORTALS
 from dovetail.tasks import TaskCall, TaskFunction
+from dovetail.tasks.flow import Options, UniqueOptions
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -39,6 +41,19 @@ class DocketSnapshot:
     future: Sequence[Execution[Any]]
     running: Sequence[RunningExecution]
     workers: Iterable[WorkerInfo] = field(default_factory=list[WorkerInfo])
+
+
+class Filters(TypedDict, total=False):
+    """Which of the runs that failed."""
+
+    task: TaskFunction | str | None
+    queue: str | None
+    group: str | None
+    since: datetime | None
+    before: datetime | None
+    error: str | None
+    limit: int
+    cursor: str | None
 
 
 class StrikePreview:
@@ -199,9 +214,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[P, Execution[R]]: ...
     @overload
     def add(
@@ -210,9 +224,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[P, Execution[R]]: ...
     @overload
     def add(
@@ -221,9 +234,8 @@ class Docket:
         when: datetime | None = None,
         key: str | None = None,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[..., Execution[Any]]: ...
     def add(
         self, function: Any, when: datetime | None = None, key: str | None = None, **options: Any
@@ -242,9 +254,8 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Callable[P, Execution[R]]: ...
     @overload
     def replace(
@@ -253,20 +264,12 @@ class Docket:
         when: datetime,
         key: str,
         *,
-        queue: str = "default",
-        priority: int = 0,
         connection: Any = None,
+        **options: Unpack[Options],
     ) -> Callable[P, Execution[R]]: ...
     @overload
     def replace(
-        self,
-        function: str,
-        when: datetime,
-        key: str,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        connection: Any = None,
+        self, function: str, when: datetime, key: str, *, connection: Any = None, **options: Unpack[Options]
     ) -> Callable[..., Execution[Any]]: ...
     def replace(self, function: Any, when: datetime, key: str, **options: Any) -> Callable[..., Execution[Any]]:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
@@ -286,9 +289,7 @@ class Docket:
         function: Callable[P, Any],
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[P, TaskCall]: ...
     @overload
     def call(
@@ -296,9 +297,7 @@ class Docket:
         function: str,
         when: datetime | None = None,
         key: str | None = None,
-        *,
-        queue: str = "default",
-        priority: int = 0,
+        **options: Unpack[UniqueOptions],
     ) -> Callable[..., TaskCall]: ...
     def call(
         self, function: Any, when: datetime | None = None, key: str | None = None, **options: Any
@@ -347,6 +346,32 @@ class Docket:
     cancel = carried(AsyncDocket.cancel)
     clear = carried(AsyncDocket.clear)
 
+    # Queues
+
+    pause = carried(AsyncDocket.pause)
+    resume = carried(AsyncDocket.resume)
+    queues = carried(AsyncDocket.queues)
+
+    # Dead letters
+
+    retry_failed = carried(AsyncDocket.retry_failed)
+
+    def failed(self, **filters: Unpack[Filters]) -> Page[Execution[Any]]:
+        """The runs that failed and are kept, the newest first, a page at a time."""
+        page = self.carry(lambda docket: docket.failed(**filters))
+        return Page([self.execution(each) for each in page], page.cursor)
+
+    def retry(
+        self,
+        key: str | Execution[Any],
+        *,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Execution[Any]:
+        """Run again what is over, with a clean slate, and with it the dependents that its end had cancelled."""
+        meant = key.handle if isinstance(key, Execution) else key
+        return self.execution(self.carry(lambda docket: docket.retry(meant, args=args, kwargs=kwargs)))
+
     # Striking
 
     strike = carried(AsyncDocket.strike)
@@ -383,6 +408,11 @@ class Docket:
             [RunningExecution(self, each) for each in shot.running],
             shot.workers,
         )
+
+    def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
+        """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
+        meant = key.handle if isinstance(key, Execution) else key
+        return self.carry(lambda docket: docket.graph(meant, at_most=at_most))
 
     find_all = carried(AsyncDocket.find_all)
     workers = carried(AsyncDocket.workers)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 import dovetail.execution
+from dovetail.codec.references import Reference, Refers
 from dovetail.execution import Disposition, StateEvent
 from dovetail.model import Run, State
 from dovetail.progress import ExecutionProgress as AsyncProgress
@@ -37,7 +38,7 @@ class Shown(Generic[T]):
         return self if instance is None else getattr(instance._handle, self._name)
 
 
-class Execution(Generic[R]):
+class Execution(Refers, Generic[R]):
     """One scheduled call of a task: what was asked for, and, as last read, what became of it."""
 
     __slots__ = ("_docket", "_handle")
@@ -54,6 +55,7 @@ class Execution(Generic[R]):
     key = Shown[str]()
     when = Shown[datetime]()
     trace_context = Shown[Any]()
+    tags = Shown[tuple[str, ...]]()
 
     # What became of it, as last read
     id = Shown[str | None]()
@@ -81,6 +83,11 @@ class Execution(Generic[R]):
     def handle(self) -> AsyncExecution[R]:
         """The async handle beneath."""
         return self._handle
+
+    @property
+    def reference(self) -> Reference:
+        """What stands for the run where it is an argument of another."""
+        return self._handle.reference
 
     @property
     def progress(self) -> ExecutionProgress:

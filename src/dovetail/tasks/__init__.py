@@ -5,15 +5,24 @@ from typing import Any
 from dovetail.tasks.call import TaskCall
 from dovetail.tasks.collection import load_collection, load_member
 from dovetail.tasks.drafting import Drafter
+from dovetail.tasks.flow import PLAIN, AfterFailure, Flow, Options, Unique, UniqueOptions
 from dovetail.tasks.signature import compact_signature, get_signature, positional_names
 from dovetail.tasks.task import REMEMBERED, Task, TaskFunction, unregistered
+from dovetail.tasks.uniqueness import ChosenArguments
 
 __all__ = [
+    "PLAIN",
     "REMEMBERED",
+    "AfterFailure",
+    "ChosenArguments",
     "Drafter",
+    "Flow",
+    "Options",
     "Task",
     "TaskCall",
     "TaskFunction",
+    "Unique",
+    "UniqueOptions",
     "compact_signature",
     "get_signature",
     "load_collection",

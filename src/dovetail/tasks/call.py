@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dovetail.codec.references import Reference, Refers
+from dovetail.tasks.flow import PLAIN, Flow
 from dovetail.tasks.task import TaskFunction
 
 
 @dataclass(frozen=True, slots=True)
-class TaskCall:
+class TaskCall(Refers):
     """A call of a task, not scheduled yet: for `add_many` and `replace_many`."""
 
     function: TaskFunction
@@ -24,3 +26,9 @@ class TaskCall:
     priority: int = 0
     fresh: list[str] = field(default_factory=list[str], compare=False, repr=False)
     """The id of the first run that it becomes, if its key is that; sent again, it becomes another run of the key."""
+    flow: Flow = PLAIN
+
+    @property
+    def reference(self) -> Reference:
+        """What stands for the run that it becomes where that is an argument of another."""
+        return Reference(self.fresh[0] if self.fresh else None, self.key)

@@ -8,6 +8,7 @@ from typing import Any
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 
 from dovetail.errors import ConflictingBehaviors
+from dovetail.tasks.declaring import declaration_of
 
 
 def declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]:
@@ -15,7 +16,7 @@ def declared(function: Callable[..., Any]) -> list[tuple[str, Dependency[Any]]]:
     found = [(f"parameter {name!r}", each) for name, each in get_dependency_parameters(function).items()]
     for name, among in get_annotation_dependencies(function).items():
         found += [(f"parameter {name!r}", each) for each in among]
-    return found
+    return found + [("@task", each) for each in declaration_of(function).behaviors]
 
 
 def refuse_conflicts(declared: Iterable[tuple[str, Dependency[Any]]]) -> None:

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.codec import Codec
+from dovetail.codec.references import MARK, references_in
 from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id
+from dovetail.tasks.declaring import PLAINLY, Declaration, tag_headers, tags_of
 from dovetail.tasks.task import Task
 
 NOW = timedelta()
@@ -34,14 +36,22 @@ class Drafter:
         queue: str = "default",
         priority: int = 0,
         group: str | None = None,
+        after: tuple[str, ...] = (),
+        after_failure: bool = False,
+        tags: tuple[str, ...] | None = None,
     ) -> NewRun:
-        """The run of a call. Without a key it is called by its id."""
+        """The run of a call. Without a key it is called by its id. Whatever it refers to it also waits for."""
         run_id = id or new_id()
         payload = self.codec.dump_call(task.types, args, kwargs)
+        if MARK in payload:
+            referred = (each.name for each in references_in(*args, *kwargs.values()))
+            after = tuple(dict.fromkeys((*after, *referred)))
         run = NewRun(
-            run_id, key or run_id, name, payload, due, queue, priority, group,
+            run_id, key or run_id, name, payload, due, queue, priority, group, 1.0, after, after_failure,
             conflict=conflict, retention=retention,
         )  # fmt: skip
+        if task.declaration is not PLAINLY or tags:
+            run = _as_declared(run, task.declaration, tags)
         if task.planners:
             arguments = task.bind(args, kwargs)
             for behavior in task.planners:
@@ -61,4 +71,10 @@ class Drafter:
         return self.draft(
             task, claim.task, args, kwargs, key=claim.key, due=due, conflict=Conflict.KEEP_PENDING,
             retention=retention, queue=claim.queue, priority=claim.priority, group=claim.group,
+            tags=tags_of(claim.headers) if claim.headers else None,
         )  # fmt: skip
+
+
+def _as_declared(run: NewRun, declaration: Declaration, tags: tuple[str, ...] | None) -> NewRun:
+    headers = tag_headers(declaration.tags if tags is None else tags)
+    return run.but(retention=declaration.retention or run.retention, headers={**run.headers, **headers})

@@ -19,6 +19,7 @@ from dovetail.codec import CallTypes
 from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
 from dovetail.tasks.binding import Binding
 from dovetail.tasks.conflicts import declared, refuse_conflicts
+from dovetail.tasks.declaring import PLAINLY, Declaration, declaration_of
 from dovetail.tasks.refusals import refuse_what_cannot_be
 
 TaskFunction = Callable[..., Any]
@@ -39,11 +40,13 @@ class Task:
     bind: Binding
     is_async: bool
     behaviors: Mapping[str, Behavior]  # by parameter, as defaults: the parameter receives them
-    wrappers: tuple[Behavior, ...] = ()  # in a parameter's metadata: the parameter keeps its value
+    wrappers: tuple[Behavior, ...] = ()  # in a parameter's metadata, which keeps its value, or on the task itself
     has_dependencies: bool = False
     planners: tuple[Behavior, ...] = field(default=())  # those with something to say when a run is scheduled
     logged: Mapping[str, Logged] = field(default_factory=dict[str, Logged])  # what log lines may show
     enters: bool = False  # whether a behavior is a context manager of its own
+    name: str = ""  # what it is called where it was given no other name
+    declaration: Declaration = PLAINLY
 
     @classmethod
     def of(cls, function: TaskFunction) -> Task:
@@ -79,6 +82,8 @@ def _read(function: TaskFunction) -> Task:
         raise ConflictingBehaviors(f"task {name!r}: {error}") from error
     behaviors = {name: each for name, each in parameters.items() if isinstance(each, Behavior)}
     wrappers = tuple(each.on(name) for name, among in metadata.items() for each in among if isinstance(each, Behavior))
+    declaration = declaration_of(function)
+    wrappers += declaration.behaviors
     others = len(parameters) > len(behaviors) or any(
         not isinstance(each, Behavior) for among in metadata.values() for each in among
     )
@@ -102,6 +107,8 @@ def _read(function: TaskFunction) -> Task:
         planners=tuple(each for each in everything if type(each).plan is not Behavior.plan),
         logged=Logged.of(function),
         enters=any(type(each).__aenter__ is not Behavior.__aenter__ for each in everything),
+        name=declaration.name or name,
+        declaration=declaration,
     )
 
 

@@ -12,6 +12,7 @@ from dovetail.docket import PENDING, Docket
 from dovetail.execution import Execution
 from dovetail.model import TERMINAL, RunQuery, State
 from dovetail.tasks import Task
+from dovetail.tasks.declaring import name_of
 
 Function = Callable[..., Any] | str
 SHOWN = 20
@@ -194,7 +195,7 @@ async def _scheduled(docket: Docket) -> list[Execution[Any]]:
 
 
 def _name(function: Function) -> str:
-    return function if isinstance(function, str) else function.__name__
+    return function if isinstance(function, str) else name_of(function)
 
 
 def _is_such(

@@ -1,4 +1,4 @@
-"""The runner: takes one claim to a verdict. It touches no engine and knows no behavior by name."""
+"""The runner: takes one claim to a verdict. It writes to no engine and knows no behavior by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail import middleware
-from dovetail.behaviors import AdmissionBlocked, Attempt, Outcome, blocked
+from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, blocked
+from dovetail.behaviors.raising import raised
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
+from dovetail.codec.references import MARK
+from dovetail.errors import EngineUnavailable
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
 from dovetail.injection import current_execution
@@ -23,6 +26,7 @@ from dovetail.worker.hooks import Hooks
 from dovetail.worker.lines import Lines
 from dovetail.worker.logs import logger
 from dovetail.worker.reporter import Reporter
+from dovetail.worker.results import Results
 from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.setting import Setting
 from dovetail.worker.soundness import sound
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_DELAY = timedelta(seconds=5)
 """How long a run whose task is not known here waits before another worker, or this one, may try it."""
+
+UNREADABLE_DELAY = timedelta(seconds=1)
+"""How long a run waits whose arguments are results that could not be read."""
 
 
 class Runner:
@@ -59,6 +66,7 @@ class Runner:
         self._worker = worker
         self._fallback = fallback
         self._reporter = reporter or Reporter(docket.engine, clock)
+        self._results = Results(docket.engine, docket.codec, docket.tasks)
         self._stages = Stages(docket, added or {}, self._reporter.report)
         self.middleware = middleware.Hooks()
         self.is_stopping: Callable[[], bool] = lambda: False
@@ -80,7 +88,25 @@ class Runner:
         except Exception as error:
             logger.error("the run %r cannot be read: %s", claim.key, error)
             return Settle(claim, State.FAILED, failure=failure_of(error))
+        if MARK in claim.payload:
+            try:
+                args, kwargs = await self._results.fill_in(claim, args, kwargs)
+            except BaseException as error:
+                return self._without_results(tenure, error)
         return await self._attempt(tenure, stage, args, kwargs)
+
+    def _without_results(self, tenure: Tenure, error: BaseException) -> Verdict | None:
+        """The verdict on a run whose arguments could not be had."""
+        claim = tenure.claim
+        if tenure.reason is Reason.LOST:
+            return None
+        if (stopped := self._stopped(tenure, error)) is not None:
+            return stopped
+        if isinstance(error, EngineUnavailable):
+            logger.warning("the results for the run %r cannot be read yet, and it is put back: %s", claim.key, error)
+            return Requeue(claim, claim.attempt, UNREADABLE_DELAY)
+        logger.error("the run %r cannot start: %s", claim.key, error)
+        return Settle(claim, State.FAILED, failure=failure_of(error))
 
     def _put_back(self, claim: Claim) -> Verdict:
         logger.warning(
@@ -217,7 +243,7 @@ class Runner:
         if tenure.reason is Reason.STOP:
             return None
         try:
-            if outcome.error is not None:
+            if outcome.error is not None and raised(Fail, outcome.error) is None:
                 for behavior in hooks:
                     if (verdict := behavior.recover(attempt, outcome)) is not None:
                         return sound(verdict, attempt.claim, behavior)
@@ -233,6 +259,8 @@ class Runner:
         claim = tenure.claim
         if (refusal := blocked(error)) is not None and tenure.reason is None:
             return _turned_away(claim, refusal)
+        if (snooze := raised(Snooze, error)) is not None and tenure.reason is not Reason.STOP:
+            return Requeue(claim, claim.attempt, snooze.due)  # no failure, and at no cost
         if tenure.reason is Reason.STOP:
             failure = None if isinstance(error, asyncio.CancelledError) else failure_of(error)
             return Settle(claim, State.CANCELLED, failure=failure)

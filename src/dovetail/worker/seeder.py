@@ -83,7 +83,11 @@ class Seeder:
                 self._missing.set()
                 return None
             due = checks.duration(due, "seed") if isinstance(due, timedelta) else checks.moment(due, "seed")
-            run = self._drafter.draft(Task.of(function), name, (), {}, key=name, due=due, retention=self._retention())
+            task = Task.of(function)
+            run = self._drafter.draft(
+                task, name, (), {}, key=name, due=due, retention=self._retention(), queue=task.declaration.queue,
+                priority=task.declaration.priority,
+            )  # fmt: skip
         except Exception:
             logger.exception("the automatic task %r cannot be started", name)
             return None

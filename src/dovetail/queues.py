@@ -1,0 +1,85 @@
+"""Queues: what is in them, and whether they give anything out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail import checks
+from dovetail.engine import Engine
+from dovetail.errors import InvalidArgument
+from dovetail.model import Hold, HoldKind, State, Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who paused a queue, why, since when and until when; without an end it is until somebody resumes it."""
+
+    reason: str | None = None
+    owner: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue at one moment: how many of its runs are in which state, and since when the first that is due waits."""
+
+    name: str
+    counts: Mapping[State, int]
+    oldest_due: datetime | None = None
+    paused: Pause | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused is not None
+
+    def count(self, *states: State) -> int:
+        """How many runs are in these states; in all of them, if none is named."""
+        return sum(self.counts[state] for state in states or State)
+
+
+async def pause(
+    engine: Engine, now: datetime, queue: str, reason: str | None, owner: str | None, until: datetime | None
+) -> None:
+    """Let nothing of a queue start."""
+    checks.text(queue, "queue")
+    if reason is not None:
+        checks.text(reason, "reason")
+    if owner is not None:
+        checks.text(owner, "owner")
+    if until is not None and checks.moment(until, "until") <= now:
+        raise InvalidArgument(f"until is over already: {until}; the queue {queue!r} would not be paused at all")
+    await engine.hold([Hold(HoldKind.PAUSE, queue=queue, reason=reason, owner=owner, until=until)])
+
+
+async def resume(engine: Engine, queue: str) -> None:
+    """Let a queue give out its runs again."""
+    await engine.lift([Hold(HoldKind.PAUSE, queue=checks.text(queue, "queue"))])
+
+
+async def queues(engine: Engine) -> list[QueueInfo]:
+    """Every queue that holds runs or is paused, by name."""
+    holds = await engine.holds()
+    survey = await engine.survey()
+    pauses = {
+        hold.queue: Pause(hold.reason, hold.owner, hold.since, hold.until)
+        for hold in holds
+        if hold.kind is HoldKind.PAUSE and hold.queue is not None
+    }
+    names = {*pauses, *(each.queue for each in survey.counts)}
+    return [_info(name, survey, pauses.get(name)) for name in sorted(names)]
+
+
+def _info(name: str, survey: Survey, paused: Pause | None) -> QueueInfo:
+    counts = dict.fromkeys(State, 0)
+    due: list[datetime] = []
+    for each in survey.counts:
+        if each.queue != name:
+            continue
+        counts[each.state] += each.count
+        is_pending = each.state in (State.QUEUED, State.SCHEDULED)
+        if is_pending and each.oldest_due is not None and each.oldest_due <= survey.at:
+            due.append(each.oldest_due)
+    return QueueInfo(name, counts, min(due, default=None), paused)

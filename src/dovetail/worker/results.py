@@ -1,0 +1,111 @@
+"""The results that a run was promised: what its arguments refer to, read from the store before its body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.codec import CallTypes, Codec
+from dovetail.codec.references import Reference, references_in, resolved
+from dovetail.engine import Engine
+from dovetail.errors import ParentFailed, ResultExpired
+from dovetail.model import Claim, Run, RunQuery, State
+from dovetail.tasks import Task, TaskFunction
+
+PAGE = 500
+
+
+class Reader:
+    """Reads runs by their ids. What is asked for while one read is under way is read together in the next: many runs
+    start at once, and a read for each would take longer than they do."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = asyncio.Lock()
+        self._next = Batch()
+
+    async def read(self, ids: Sequence[str]) -> Mapping[str, Run]:
+        """These runs, as far as they are kept, and maybe others."""
+        if not ids:
+            return {}
+        batch = self._next
+        batch.ids.update(ids)
+        async with self._reading:
+            if batch.runs is None:  # the first of those who wait for it; if he is stopped, the next one
+                if self._next is batch:
+                    self._next = Batch()
+                batch.runs = await self._find(list(batch.ids))
+        return batch.runs
+
+    async def _find(self, ids: list[str]) -> dict[str, Run]:
+        pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
+        return {run.id: run for page in pages for run in await self._engine.find(RunQuery(ids=tuple(page), limit=PAGE))}
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is read together."""
+
+    ids: set[str] = field(default_factory=set[str])
+    runs: Mapping[str, Run] | None = None
+
+
+class Results:
+    """Puts results in the place of references."""
+
+    def __init__(self, engine: Engine, codec: Codec, tasks: Mapping[str, TaskFunction]) -> None:
+        self._reader = Reader(engine)
+        self._codec = codec
+        self._tasks = tasks
+
+    async def fill_in(
+        self, claim: Claim, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a claim, complete; an error that names the run of which there is no result."""
+        wanted = list(dict.fromkeys(references_in(*args, *kwargs.values())))
+        if not wanted:
+            return args, kwargs
+        runs = await self._parents(claim, wanted)
+        results = {each: self._result(claim, each, runs.get(each)) for each in wanted}
+        return resolved(args, results), resolved(kwargs, results)
+
+    async def _parents(self, claim: Claim, wanted: list[Reference]) -> dict[Reference, Run]:
+        # What was called by its id is found by that: a call without a key is.
+        by_id = await self._reader.read([each.name for each in wanted])
+        found = {each: by_id[each.name] for each in wanted if each.name in by_id}
+        if len(found) < len(wanted):
+            # Named by its key alone, or replaced while it was pending: of the runs it waited for, the one called so.
+            own = await self._reader.read([claim.id])
+            ids = own[claim.id].parents if claim.id in own else ()
+            parents = await self._reader.read(ids)
+            by_key = {parents[each].key: parents[each] for each in ids if each in parents}
+            found |= {each: by_key[each.key] for each in wanted if each not in found and each.key in by_key}
+        return found
+
+    def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Any:
+        if run is None or not run.state.is_terminal:
+            raise ResultExpired(
+                f"the run {claim.key!r} is to receive the result of {reference.key!r}, which is no longer kept; give"
+                " the docket a longer execution_ttl"
+            )
+        if run.state is not State.COMPLETED:
+            why = f": {run.error}" if run.error else ""
+            raise ParentFailed(
+                f"the run {claim.key!r} is to receive the result of {run.key!r}, which has none: it {_ended(run)}{why}."
+                " Wait for it with after= instead to run whatever became of it"
+            )
+        if run.result is not None:
+            function = self._tasks.get(run.task)
+            types = Task.of(function).types if function is not None else CallTypes.unknown(run.task)
+            return self._codec.load_result(types, run.result)
+        if run.error is not None:
+            raise ParentFailed(
+                f"the run {claim.key!r} is to receive the result of {run.key!r}, which could not be stored: {run.error}"
+            )
+        return None
+
+
+def _ended(run: Run) -> str:
+    return "failed" if run.state is State.FAILED else "was cancelled"
