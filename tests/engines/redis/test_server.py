@@ -398,3 +398,48 @@ async def test_a_record_that_somebody_removed_stops_no_other(valkey: servers.Ser
         await opened.schedule([good])
         await until(has_come)
         await opened.finish(completed(claims[-1]))
+
+
+# Many queues
+
+
+@pytest.mark.parametrize("want", [1, 7, 100])
+async def test_runs_of_many_queues_come_in_one_order(valkey: servers.Server, want: int) -> None:
+    async with on(valkey) as opened:
+        runs = [a_run(queue=f"queue {n % 60}", priority=n * 7 % 5) for n in range(240)]
+        await opened.schedule(runs)
+        expected = sorted(runs, key=lambda run: (-run.priority, run.id))
+        claims: list[Claim] = []
+        while more := await take(opened, want):
+            claims += more
+        assert [(claim.priority, claim.id) for claim in claims] == [(run.priority, run.id) for run in expected]
+        await opened.finish(completed(*claims))
+
+
+async def test_runs_that_wait_for_room_in_many_queues_come_as_there_is_some(valkey: servers.Server) -> None:
+    async with on(valkey) as opened:
+        runs = [a_run(queue=f"queue {n % 50}", limits=(Limit("slots", 3),)) for n in range(200)]
+        await opened.schedule(runs)
+        started: list[str] = []
+        while len(started) < len(runs):
+            claims = await take(opened, 5)
+            assert len(claims) <= 3
+            started += [claim.id for claim in claims]
+            await opened.finish(completed(*claims))
+        assert sorted(started) == sorted(run.id for run in runs)
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_a_claim_reads_of_many_queues_no_more_than_it_needs(mortal: servers.Server) -> None:
+    """By work done and not by time: the commands within the script, and the members that they return."""
+    async with on(mortal) as opened:
+        await opened.schedule([a_run(queue=f"queue {n % 100}") for n in range(3000)])
+        with mortal.client() as client:
+            client.config_resetstat()
+            claims = await take(opened, 100)
+            stats = client.info("all")
+        assert len(claims) == 100
+        assert stats["cmdstat_zrange"]["calls"] < 500
+        while claims:
+            await opened.finish(completed(*claims))
+            claims = await take(opened, 150)

@@ -134,9 +134,17 @@ local function flush()
     write_queues()
 end
 
--- Bytes by their value: Lua's own comparison of texts follows the server's locale.
+-- Bytes by their value: Lua's own comparison of texts follows the server's locale. Eight at a time, as ids begin alike.
 local function is_before(a, b)
-    for n = 1, math.min(#a, #b) do
+    local shorter, from = math.min(#a, #b), 1
+    while from + 7 <= shorter do
+        local a1, a2 = struct.unpack('>I4I4', a, from)
+        local b1, b2 = struct.unpack('>I4I4', b, from)
+        if a1 ~= b1 then return a1 < b1 end
+        if a2 ~= b2 then return a2 < b2 end
+        from = from + 8
+    end
+    for n = from, shorter do
         local x, y = a:byte(n), b:byte(n)
         if x ~= y then return x < y end
     end
