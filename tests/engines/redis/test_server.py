@@ -154,6 +154,43 @@ async def test_a_server_that_became_a_replica_is_not_written_to(
         await opened.finish(completed(*await take(opened)))
 
 
+@KINDS
+async def test_a_server_without_enough_replicas_is_waited_for(
+    mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a matter of time: nothing in the store is damaged."""
+    async with on(mortal) as opened:
+        await opened.schedule([a_run()])
+        with mortal.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+        monkeypatch.setattr(lane, "PATIENCE", 0.3)
+        with pytest.raises(EngineUnavailable, match="too few replicas"):
+            await opened.schedule([a_run()])
+        with pytest.raises(EngineUnavailable, match="too few replicas"):
+            await take(opened)
+        monkeypatch.setattr(lane, "PATIENCE", 8.0)
+        claiming = asyncio.create_task(take(opened), name="claim")
+        done, _ = await asyncio.wait([claiming], timeout=0.1)
+        assert not done
+        with mortal.client() as client:
+            client.config_set("min-replicas-to-write", 0)
+        await opened.finish(completed(*await claiming))
+
+
+@KINDS
+async def test_a_server_that_takes_no_more_clients_is_waited_for(
+    mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "PATIENCE", 0.3)
+    with mortal.client() as client:
+        client.ping()
+        client.config_set("maxclients", 1)
+        with pytest.raises(EngineUnavailable):
+            async with engine(mortal.url):
+                pass
+        client.config_set("maxclients", 100)
+
+
 # Memory
 
 
