@@ -300,3 +300,17 @@ async def test_a_watcher_of_a_server_that_cannot_be_reached_is_told(afar: RedisE
     with pytest.raises(EngineUnavailable):
         async with afar.watch(Topic(EventKind.WORK)):
             pass
+
+
+# Reading
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("ask", ["find", "survey", "holds"])
+async def test_a_read_that_had_no_answer_has_done_nothing(afar: RedisEngine, way: Proxy, ask: str) -> None:
+    """There is no outcome to be unsure of."""
+    asked = {"find": lambda: afar.find(RunQuery()), "survey": afar.survey, "holds": afar.holds}[ask]
+    await asked()
+    way.lose_replies()
+    with pytest.raises(EngineUnavailable):
+        await asked()

@@ -15,6 +15,7 @@ from typing import Any
 
 from redis import exceptions as driver
 
+from dovetail.engines.redis import scripts
 from dovetail.engines.redis.location import Location
 from dovetail.engines.redis.routing import Route, Server, opened
 from dovetail.engines.redis.scripts import WHEN_FULL, script
@@ -74,7 +75,7 @@ class Lane:
         self, name: str, request: Request, blobs: Sequence[bytes] = (), *, now: str = "", confirmed_by: int = 0
     ) -> Any:
         """Run a script, again if need be."""
-        effort = Effort(self._location.shown)
+        effort = Effort(self._location.shown, only_reads=name in scripts.READING)
         while True:
             effort.was_sent = False
             if self._is_closed:
@@ -175,7 +176,8 @@ class Lane:
 class Effort:
     """How long a call has been tried, and what is known of it."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, only_reads: bool = False) -> None:
+        self._only_reads = only_reads
         self.was_sent = False
         self.may_be_done = False
         self._where = where
@@ -196,7 +198,7 @@ class Effort:
 
     def told(self, error: Exception) -> BaseException:
         """What the caller is told if there is no answer."""
-        if self.may_be_done:
+        if self.may_be_done and not self._only_reads:
             return OutcomeUnknown(
                 f"{self._where} was lost before it answered: it may have done what was asked, or not; asking again is"
                 f" safe ({error})"
