@@ -73,7 +73,7 @@ class Listener:
         async with self._opening:
             if self._wire is None:
                 self._wire = await self._connect()
-                self._reading = asyncio.create_task(self._read_on(), name="dovetail-redis-listener")
+                self._begin_to_read()
             new = [channel for channel in channels if not self._channels[channel]]
             self._channels.update(channels)
             self._watchers.add(events)
@@ -149,6 +149,15 @@ class Listener:
         self._wire.send(*words)
 
     # Reading
+
+    def _begin_to_read(self) -> None:
+        self._reading = asyncio.create_task(self._read_on(), name="dovetail-redis-listener")
+        self._reading.add_done_callback(self._read_again)
+
+    def _read_again(self, ended: asyncio.Task[None]) -> None:
+        """Somebody may cancel whatever task there is: those who watch did not ask for it."""
+        if self._reading is ended:
+            self._begin_to_read()
 
     async def _read_on(self) -> None:
         while True:
