@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from dovetail.model import EventKind, Topic
 from tests.engines.redis.engines import a_run, completed, on, take
 from tests.servers.redis import Server
@@ -67,7 +69,7 @@ async def test_one_may_begin_to_watch_after_the_listener_was_cancelled(valkey: S
         await opened.finish(completed(*await take(opened)))
 
 
-async def test_a_message_that_cannot_be_read_is_passed_over(valkey: Server) -> None:
+async def test_a_message_that_cannot_be_read_is_passed_over(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
     async with on(valkey) as opened, asyncio.timeout(10), opened.watch(Topic(EventKind.WORK)) as events:
         with valkey.client() as client:
             for garbage in (b"\xc1", b"\x93\x01\x02", b"\x91\x01", b"\x91\x80", b"\x91\x81\xa4kind\xa1x", b"{}"):
@@ -75,3 +77,5 @@ async def test_a_message_that_cannot_be_read_is_passed_over(valkey: Server) -> N
         await opened.schedule([a_run()])
         await anext(events)
         await opened.finish(completed(*await take(opened)))
+    (record,) = caplog.records
+    assert "cannot be read" in record.getMessage()
