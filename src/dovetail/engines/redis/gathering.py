@@ -40,7 +40,7 @@ class Gatherer(Generic[T, R]):
         return reply
 
     def _go_on(self, _: object = None) -> None:
-        """Send what waits, or be at rest. Called whenever a sender ends, even one that was cancelled before it began."""
+        """Send what waits, or rest. Called whenever a sender ends, even one that was cancelled before it began."""
         while self._waiting and self._waiting[0][1].done():
             self._waiting.popleft()  # whoever asked has gone
         self._is_busy = bool(self._waiting)

@@ -24,7 +24,7 @@ from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 
 READING = 5.0
-"""Seconds within which a reply has to come."""
+"""Seconds for which a server may be silent while a reply is awaited."""
 PATIENCE = 8.0
 """Seconds for which a call is tried again before the caller is told."""
 LINKS = 8

@@ -82,8 +82,8 @@ def told(error: BaseException, where: str) -> BaseException:
         )
     if word == "NOREPLICAS":
         return EngineUnavailable(
-            f"{where} has too few replicas, and so takes no writes (min-replicas-to-write); bring them back, or lower the"
-            f" number ({text})"
+            f"{where} has too few replicas, and so takes no writes (min-replicas-to-write); bring them back, or lower"
+            f" the number ({text})"
         )
     if word == "DENIED":
         return EngineUnavailable(f"{where} is in protected mode; give it a password, or name its own host ({text})")

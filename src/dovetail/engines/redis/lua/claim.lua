@@ -6,6 +6,7 @@ local worker, want, queues, lease, grace, asked, again, latest = unpack(request,
 
 local PROMOTED = 150 -- how many runs that became due join the ready order in one call
 local EXAMINED = 150 -- how many ready runs one call looks at beyond those it may hand out
+local CARRIED = 2097152 -- bytes of calls that it hands out, roughly
 local LAPSED = 100   -- how many lapsed leases it looks at
 local OPENED = 20    -- how many windows it opens
 local RECENT = 5000  -- how many leases are looked through for those of a request that is made again
@@ -16,6 +17,10 @@ local until_when = now + lease
 local leapt = is_real_time and latest and now > latest or false
 grace = grace or leapt
 local claims, ids = {}, {}
+local carried = 0
+
+-- Whether a run would make the answer so large that it is left for the next call. One is never too many.
+local function is_too_much(run) return #claims > 0 and carried + (run.size or 0) > CARRIED end
 
 local function hand_over(run, redelivered)
     claims[#claims + 1] = {
@@ -23,6 +28,7 @@ local function hand_over(run, redelivered)
         run.group or false, redelivered, run.crashes or 0,
     }
     ids[#ids + 1] = run.id
+    carried = carried + (run.size or 0)
 end
 
 local function start(run, redelivered)
@@ -117,10 +123,13 @@ local function take_over(run)
     elseif crashes >= (run.crash_limit or 3) then
         run.crashes = crashes
         end_by_store(run, 'failed', poisoned(crashes))
-    elseif #claims < want then
+    elseif #claims < want and not is_too_much(run) then
         run.crashes = crashes
         start(run, true)
+    else
+        return false
     end
+    return true
 end
 
 -- The members of a set whose moment has come, at most so many; if none has, the next is noted for when there is nothing to claim.
@@ -143,7 +152,7 @@ local function take_over_lapsed(open)
         bound = bound - #lapsed
         for _, id in ipairs(lapsed) do
             if run_of(id) then
-                take_over(run_of(id))
+                looked_at_all = take_over(run_of(id)) and looked_at_all
             else
                 remove(leases, id)
                 left[queue] = true
@@ -271,15 +280,16 @@ end
 
 local function start_admitted(entries)
     local entry_ids = {}
-    for n, each in ipairs(entries) do
-        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
-        local set = key('ready', each[6])
-        entry_ids[n], popped[set] = each[5], (popped[set] or 0) + 1
-    end
+    for n, each in ipairs(entries) do entry_ids[n] = each[5] end
     fetch(entry_ids)
-    local windowed = {}
+    local windowed, is_full = {}, false
     for _, each in ipairs(entries) do
         local run, limit, opens = run_of(each[5]), nil, nil
+        is_full = run and is_too_much(run)
+        if is_full then break end
+        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
+        local set = key('ready', each[6])
+        popped[set] = (popped[set] or 0) + 1
         if run and run.limits then limit, opens = refusal_of(run) end
         if not run then
             left[each[6]] = true -- its record was removed by hand
@@ -301,7 +311,7 @@ local function start_admitted(entries)
     for _, each in ipairs(entries) do stirred[each[6]] = true end
     flush()
     started = {}
-    return stirred
+    return stirred, is_full
 end
 
 -- Add claims until there are as many as wanted; whether everything that is ready was looked at.
@@ -314,8 +324,9 @@ local function take_ready(open)
         local entries = first_ready(want - #claims)
         if #entries == 0 then return true end
         if examined > EXAMINED then return false end
-        local stirred = start_admitted(entries)
+        local stirred, is_full = start_admitted(entries)
         examined = examined + #entries
+        if is_full then return false end
         if #claims == want then return true end
         for queue in pairs(stirred) do
             if is_open[queue] then look_into(queue, math.min(share, want - #claims)) end

@@ -71,7 +71,9 @@ local function requeue(run, verdict, arguments)
     end
     if arguments then
         local old = call('HGET', CALL, run.id)
-        write(CALL, run.id, old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments)
+        local new = old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments
+        write(CALL, run.id, new)
+        note_size(run, new)
     end
     run.due, run.attempt, run.worker, run.started = moment(due), attempt ~= 1 and attempt or nil, nil, nil
     line_up(run)

@@ -113,6 +113,7 @@ local function place(draft, blob, replaced)
     end
     known[run.id], changed[run.id] = run, true
     write(CALL, run.id, blob)
+    note_size(run, blob)
     put(ALL, run.id, run.seq)
     has_begun = true
     if parents then hang_on(run, parents) end
