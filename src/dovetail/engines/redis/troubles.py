@@ -7,7 +7,7 @@ from enum import Enum
 
 from redis import exceptions as driver
 
-from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, StoreDamaged
+from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, InvalidURL, StoreDamaged
 
 
 class Remedy(Enum):
@@ -79,6 +79,10 @@ def told(error: BaseException, where: str) -> BaseException:
     if isinstance(error, driver.NoPermissionError) or word == "NOPERM":
         return EngineUnavailable(
             f"{where}: the user may not do this; allow it all commands on the keys and channels of the docket ({text})"
+        )
+    if "DB index is out of range" in text or "invalid DB index" in text:
+        return InvalidURL(
+            f"{where}: the server has no such database; name one below its setting 'databases', such as 0"
         )
     if word == "NOREPLICAS":
         return EngineUnavailable(
