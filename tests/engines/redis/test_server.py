@@ -219,10 +219,11 @@ async def test_when_memory_is_full_work_ends_and_none_is_taken_on(mortal: server
 
 
 @KINDS
-async def test_a_server_that_evicts_live_keys_is_refused(mortal: servers.Server) -> None:
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru", "volatile-ttl"])
+async def test_a_server_that_evicts_keys_is_refused(mortal: servers.Server, policy: str) -> None:
     """RD4"""
     with mortal.client() as client:
-        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("maxmemory-policy", policy)
     with pytest.raises(EngineUnavailable, match="noeviction"):
         async with engine(mortal.url, durability="durable"):
             pass
@@ -480,3 +481,35 @@ async def test_a_claim_reads_of_many_queues_no_more_than_it_needs(mortal: server
         while claims:
             await opened.finish(completed(*claims))
             claims = await take(opened, 150)
+
+
+@pytest.mark.parametrize("kind", ["run", "call"])
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_records_that_are_gone_are_passed_over_by_those_who_look(
+    valkey: servers.Server, kind: str, newest_first: bool
+) -> None:
+    """More of them than one script looks at: evicted, or removed by hand."""
+    async with engine(valkey.url) as opened, asyncio.timeout(20):
+        runs = [a_run() for _ in range(1100)]
+        await opened.schedule(runs)
+        gone = runs[:600] if not newest_first else runs[500:]
+        with valkey.client() as client:
+            client.hdel(f"{opened._root}{kind}", *(run.id for run in gone))  # pyright: ignore[reportPrivateUsage]
+        page = await opened.find(RunQuery(limit=10, newest_first=newest_first))
+        rest = [run.id for run in runs if run not in gone]
+        assert [run.id for run in page.items] == (rest[::-1] if newest_first else rest)[:10]
+        counted = sum(each.count for each in (await opened.survey()).counts)
+        assert counted == (len(rest) if kind == "run" else len(runs))
+        with valkey.client() as client:
+            client.delete(*await opened.keys())
+
+
+async def test_a_docket_whose_records_are_all_gone_can_be_looked_at(valkey: servers.Server) -> None:
+    async with engine(valkey.url) as opened, asyncio.timeout(20):
+        await opened.schedule([a_run() for _ in range(1100)])
+        with valkey.client() as client:
+            client.delete(f"{opened._root}run", f"{opened._root}call")  # pyright: ignore[reportPrivateUsage]
+        assert (await opened.find(RunQuery(tasks=("task",)))).items == []
+        assert (await opened.survey()).counts == []
+        with valkey.client() as client:
+            client.delete(*await opened.keys())
