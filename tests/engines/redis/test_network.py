@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
@@ -13,7 +13,7 @@ from dovetail.engines.redis import RedisEngine, lane, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Cancelled, Claim, EventKind, Finished, Placing, ProgressReport, RunQuery, Topic, new_id
 from dovetail.testing.conformance.watching import hear
-from tests.engines.redis.engines import a_run, completed, engine, on, take, until_known
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_known
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import Server
 
@@ -355,3 +355,23 @@ async def test_one_call_is_never_too_large_to_be_claimed(valkey: Server) -> None
         for _ in range(2):
             (claim,) = await take(opened)
             await opened.finish(completed(claim))
+
+
+# Closing
+
+
+async def test_what_was_being_opened_when_an_engine_was_closed_does_not_stay_open(way: Proxy) -> None:
+    opened = engine(f"redis://127.0.0.1:{way.port}")
+    async with opened:
+        way.cut()
+        await until(lambda: _has(way.connections, 0, exactly=True))
+        way.delay(0.05)  # so that the connection is made only after all is closed
+        asking = [asyncio.create_task(opened.holds(), name=f"ask {n}") for n in range(3)]
+        await until(lambda: _has(way.connections, 1))
+    await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(task.exception(), EngineUnavailable) for task in asking)
+    await until(lambda: _has(way.connections, 0, exactly=True))
+
+
+async def _has(count: Callable[[], int], number: int, *, exactly: bool = False) -> bool:
+    return count() == number if exactly else count() >= number

@@ -67,7 +67,7 @@ class Lane:
 
     async def wire(self) -> Wire:
         """A connection of its own, for one who listens."""
-        return (await self._route.connect())[0]
+        return self._unless_closed((await self._route.connect())[0])
 
     # Calling
 
@@ -153,10 +153,18 @@ class Lane:
     async def _connect(self, *, at_first: bool = False) -> Wire:
         making = opened(self._route, self._location.shown) if at_first else self._route.connect()
         wire, server = await making
+        self._unless_closed(wire)
         if self.server is not None and self.server.run_id != server.run_id:
             self.changed_at = time.monotonic()
         self.server = server
         self._all.add(wire)
+        return wire
+
+    def _unless_closed(self, wire: Wire) -> Wire:
+        """It takes a while to connect, and meanwhile there may be nobody left to close what was opened."""
+        if self._is_closed:
+            wire.abort()
+            raise EngineUnavailable("it was closed here")
         return wire
 
     def _abandon(self, wire: Wire) -> None:
