@@ -276,6 +276,36 @@ async def test_a_docket_that_is_done_goes_by_itself(valkey: servers.Server) -> N
         await until_empty(opened)
 
 
+async def test_what_was_doomed_goes_by_itself(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=200))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("parent", retention=kept)])
+        await opened.schedule([a_run("child", retention=kept, after=("parent",))])
+        await opened.schedule([a_run("grandchild", retention=kept, after=("child",))])
+        await opened.finish([Settle(claim, State.FAILED) for claim in await take(opened)])
+        await until_empty(opened)
+
+
+async def test_a_run_that_others_hang_on_after_its_end_goes_by_itself(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=300))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("parent", retention=kept)])
+        await opened.finish(completed(*await take(opened)))
+        await opened.schedule([a_run("child", retention=kept, after=("parent",))])
+        await opened.finish(completed(*await take(opened)))
+        await until_empty(opened)
+
+
+async def test_a_docket_that_is_done_goes_by_itself_though_something_was_refused(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=300))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("done", retention=kept)])
+        await opened.finish(completed(*await take(opened)))
+        with pytest.raises(UnknownParent):
+            await opened.schedule([a_run("good"), a_run("bad", after=("nobody",))])
+        await until_empty(opened)
+
+
 async def test_a_docket_with_live_runs_does_not_go(valkey: servers.Server) -> None:
     kept = Retention.of(timedelta(milliseconds=50))
     async with on(valkey) as opened:

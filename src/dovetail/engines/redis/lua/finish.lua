@@ -103,12 +103,12 @@ end
 
 local function accept_alone(verdict)
     flush()
-    local told, worked = #events, work
+    local told, worked, begun = #events, work, has_begun
     local answer = accept(verdict)
     if type(answer) == 'table' then
         roll_back()
         for last = told + 1, #events do events[last] = nil end
-        work = worked
+        work, has_begun = worked, begun
     end
     flush()
     return answer

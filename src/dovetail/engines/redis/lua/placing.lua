@@ -89,6 +89,7 @@ local function hang_on(run, parents)
         if not parent.children then
             parent.children, changed[parent.id] = true, true
         end
+        if is_over(parent) then expire_with_record(parent) end
     end
     if #run.unmet == 0 then run.unmet = nil end
 end
@@ -122,6 +123,7 @@ local function place(draft, blob, replaced)
     if culprit then
         run.state = 'waiting'
         close_by_store(run, 'cancelled', doomed_text(culprit.id), culprit.id)
+        expire_with_record(run)
         run.epoch = nil
         tell_end(run)
         if run.children then settle_children(run, false) end
