@@ -543,3 +543,22 @@ async def test_a_docket_whose_records_are_all_gone_can_be_looked_at(valkey: serv
         assert (await opened.survey()).counts == []
         with valkey.client() as client:
             client.delete(*await opened.keys())
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_many_that_finish_at_once_wake_the_next_without_looking_for_each(mortal: servers.Server) -> None:
+    """By work done and not by time."""
+    async with on(mortal) as opened:
+        runs = [a_run(limits=(Limit("slots", 100),)) for _ in range(300)]
+        await opened.schedule(runs)
+        claims = await take(opened, 150)
+        assert await take(opened, 150) == []
+        with mortal.client() as client:
+            client.config_resetstat()
+            await opened.finish(completed(*claims))
+            assert client.info("commandstats")["cmdstat_zrange"]["calls"] < 30
+        started = [claim.id for claim in claims]
+        while claims := await take(opened, 150):
+            started += [claim.id for claim in claims]
+            await opened.finish(completed(*claims))
+        assert started == [run.id for run in runs]

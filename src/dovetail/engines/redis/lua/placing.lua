@@ -188,5 +188,6 @@ end
 -- Undo what a group of requests has noted so far.
 local function roll_back()
     known, changed, scores, fields, pushed, dropped = {}, {}, {}, {}, {}, {}
+    grown, fronts = {}, {}
     expiring, entered, left, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, {}, nil
 end
