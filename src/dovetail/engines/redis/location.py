@@ -68,6 +68,7 @@ def locate(url: str) -> Location:
 
 def _split(shown: str, url: str) -> SplitResult:
     """The parts of the URL, unless a password has torn them apart."""
+    parts = None
     try:
         parts = urlsplit(url)
         names = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
@@ -79,7 +80,7 @@ def _split(shown: str, url: str) -> SplitResult:
         is_whole = is_whole and not set("[]") & set(parts.netloc.rpartition("@")[0])
     except ValueError:
         is_whole = False
-    if not is_whole:
+    if not is_whole or parts is None:
         raise InvalidURL(
             f"url {shown!r} cannot be read; in a user name or password write special characters percent-encoded, such"
             " as %23 for '#', %2F for '/', %3F for '?', %5B for '[', %40 for '@'"
