@@ -38,6 +38,9 @@ class Proxy:
 
     # What can go wrong
 
+    def connections(self) -> int:
+        return len(self._tasks)
+
     def cut(self) -> None:
         """Reset every connection. New ones are welcome."""
         for writer in self._writers:

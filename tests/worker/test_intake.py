@@ -225,6 +225,18 @@ async def test_trouble_with_a_claim_is_waited_out(url: str, error: Exception | N
         assert "cannot claim" in caplog.text
 
 
+@pytest.mark.parametrize("error", [None, OutcomeUnknown("who knows")])
+async def test_trouble_with_the_look_whether_all_is_done_is_waited_out(url: str, error: Exception | None):
+    clock = HastyClock()
+    async with Docket("hasty", url, clock=clock) as docket:
+        faults = behind_a_door(docket)
+        faults.fail("find", 2, error)
+        await docket.add(work)()
+        desk = Desk(docket, clock, until_finished=True)
+        await drained(desk)
+        assert len(desk.started) == 1
+
+
 async def test_a_claim_whose_answer_was_lost_is_taken_over_when_its_lease_lapses(url: str):
     clock = HastyClock()
     async with Docket("hasty", url, clock=clock) as docket:

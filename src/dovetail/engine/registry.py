@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import entry_points
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from dovetail.clock import Clock
 from dovetail.engine.interface import Engine
 from dovetail.errors import InvalidType, InvalidURL
 
 GROUP = "dovetail.engines"
+_PASSWORD_OPTION = re.compile(r"([?&][a-z_]*password=)[^&#@]*")
 
 
 def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **options: Any) -> Engine:
@@ -20,12 +21,14 @@ def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **option
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    """The URL as it may be shown: without its passwords, even if they are not written as they should be."""
+    scheme, separator, rest = url.partition("://")
+    rest = _PASSWORD_OPTION.sub(r"\1***", rest)
+    credentials, at, place = rest.rpartition("@")  # the last of all: a password may hold whatever ends a host
+    user, colon, _ = credentials.partition(":")
+    if not at or not colon or rest.startswith("/"):
+        return scheme + separator + rest
+    return f"{scheme}://{user}:***@{place}"
 
 
 def _scheme(url: str) -> str:

@@ -114,6 +114,6 @@ class Intake:
             return False
         try:
             page = await self._engine.find(RunQuery(states=LIVE, limit=1))
-        except EngineUnavailable:
+        except (EngineUnavailable, OutcomeUnknown):
             return False
         return not page.items and self._roster.is_idle.is_set()

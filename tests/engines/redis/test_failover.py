@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from redis.crc import key_slot
 
-from dovetail.engines.redis import RedisEngine
+from dovetail.engines.redis import RedisEngine, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import EventKind, Finished, NewRun, Settle, State, Topic, new_id
 from dovetail.testing.conformance.watching import hear
@@ -241,3 +242,51 @@ async def test_after_a_failover_leases_have_time_to_be_renewed(mortal_master: se
         assert claimed.claims == []
         assert claimed.wait is not None
         assert await opened.finish(completed(claim)) == [Finished.DONE]
+
+
+# Hosts that hang
+
+
+@contextlib.contextmanager
+def hung() -> Iterator[int]:
+    """The port of somebody who lets everyone in, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+async def test_a_sentinel_that_hangs_does_not_keep_the_others_from_being_asked(
+    watched_by_sentinels: servers.Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "CONNECTING", 0.9)
+    with hung() as first, hung() as second:
+        silent = f"127.0.0.1:{first},127.0.0.1:{second},"
+        url = watched_by_sentinels.url.replace("://", f"://{silent}", 1)
+        async with engine(url) as opened:
+            assert not (await opened.survey()).workers
+
+
+async def test_a_node_that_hangs_does_not_keep_the_others_from_being_asked(
+    valkey_cluster: servers.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "CONNECTING", 0.9)
+    with hung() as first, hung() as second:
+        silent = f"127.0.0.1:{first},127.0.0.1:{second},"
+        url = valkey_cluster.url.replace("://", f"://{silent}", 1)
+        async with engine(url) as opened:
+            assert not (await opened.survey()).workers
+
+
+@pytest.mark.parametrize("kind", ["unknown-endpoint", "hostname"])
+async def test_a_node_that_does_not_know_its_name_is_where_it_was_asked(
+    valkey_cluster: servers.Cluster, kind: str
+) -> None:
+    for node in valkey_cluster.nodes:
+        with node.client() as client:
+            client.config_set("cluster-preferred-endpoint-type", kind)
+    try:
+        async with engine(valkey_cluster.url) as opened:
+            assert not (await opened.survey()).workers
+    finally:
+        for node in valkey_cluster.nodes:
+            with node.client() as client:
+                client.config_set("cluster-preferred-endpoint-type", "ip")

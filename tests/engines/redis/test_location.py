@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
 import pytest
 
@@ -70,6 +71,7 @@ def test_every_scheme_has_an_engine(scheme: str) -> None:
     [
         ("redis://host/five", "database is a number"),
         ("redis://host/-1", "database is a number"),
+        ("redis://host/99999999999999999999", "no server has a database"),
         ("redis://host:port", "is no host"),
         ("redis://host:99999", "is no host"),
         ("redis://host?colour=red", "unknown option 'colour'"),
@@ -91,6 +93,26 @@ def test_an_error_does_not_show_the_password() -> None:
         locate("redis://ann:secret@host/five")
     assert "secret" not in str(refused.value)
     assert "secret" not in repr(locate("redis://ann:secret@host"))
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss+cluster", "redis+sentinel", "unix"])
+@pytest.mark.parametrize("character", ["#", "/", "?", "[", "]", "/@", "#?", "[:", "?x="])
+def test_a_password_that_is_not_encoded_is_neither_read_nor_shown(scheme: str, character: str) -> None:
+    place = "/run/redis.sock" if scheme == "unix" else "host:6379/0"
+    url = f"{scheme}://ann:secret{character}hidden@{place}"
+    with pytest.raises(InvalidURL, match="percent-encoded") as refused:
+        Docket("docket", url)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "secret" not in str(refused.value)
+    assert "hidden" not in str(refused.value)
+    assert "secret" not in shown.replace(url, "")
+
+
+def test_no_password_of_sentinels_is_shown() -> None:
+    location = locate("redis+sentinel://host/service?sentinel_password=secret&prefix=a@b")
+    assert "secret" not in repr(location)
+    assert dict(location.options)["sentinel_password"] == "secret"
+    assert location.prefix == "a@b"
 
 
 def test_an_unknown_durability_is_refused() -> None:
@@ -134,7 +156,9 @@ async def test_a_host_that_does_not_exist() -> None:
 
 
 async def test_a_database_that_does_not_exist(valkey: servers.Server) -> None:
-    assert "DB index is out of range" in await refused(f"redis://127.0.0.1:{valkey.port}/9999")
+    with pytest.raises(InvalidURL, match="no such database"):
+        async with engine(f"redis://127.0.0.1:{valkey.port}/9999"):
+            pass
 
 
 async def test_no_password_and_a_wrong_one() -> None:

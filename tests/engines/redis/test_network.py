@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 
 import pytest
 
 from dovetail.engines.redis import RedisEngine, lane, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
-from dovetail.model import Cancelled, EventKind, Finished, Placing, ProgressReport, RunQuery, Topic, new_id
+from dovetail.model import Cancelled, Claim, EventKind, Finished, Placing, ProgressReport, RunQuery, Topic, new_id
 from dovetail.testing.conformance.watching import hear
-from tests.engines.redis.engines import a_run, completed, engine, on, take, until_known
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_known
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import Server
 
@@ -300,3 +301,77 @@ async def test_a_watcher_of_a_server_that_cannot_be_reached_is_told(afar: RedisE
     with pytest.raises(EngineUnavailable):
         async with afar.watch(Topic(EventKind.WORK)):
             pass
+
+
+# Reading
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("ask", ["find", "survey", "holds"])
+async def test_a_read_that_had_no_answer_has_done_nothing(afar: RedisEngine, way: Proxy, ask: str) -> None:
+    """There is no outcome to be unsure of."""
+    asked = {"find": lambda: afar.find(RunQuery()), "survey": afar.survey, "holds": afar.holds}[ask]
+    await asked()
+    way.lose_replies()
+    with pytest.raises(EngineUnavailable):
+        await asked()
+
+
+# A narrow way
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_an_answer_may_take_long_as_long_as_it_comes(valkey: Server, afar: RedisEngine, way: Proxy) -> None:
+    """A reply that was given up in the middle would be asked for again and again, until its runs count as poison."""
+    run = a_run(payload=bytes(3_000_000), crash_limit=1)
+    async with engine(valkey.url, afar._name) as near:  # pyright: ignore[reportPrivateUsage]
+        await near.schedule([run])
+    way.delay(0.05)
+    began = time.monotonic()
+    (claim,) = await take(afar)
+    assert time.monotonic() - began > lane.READING
+    assert (claim.id, claim.crashes) == (run.id, 0)
+    way.restore()
+    await afar.finish(completed(claim))
+
+
+async def test_a_claim_brings_only_so_many_bytes(valkey: Server) -> None:
+    async with on(valkey) as opened:
+        runs = [a_run(payload=bytes(500_000), queue=f"queue {n % 2}", crash_limit=2) for n in range(9)]
+        await opened.schedule(runs)
+        claims: list[Claim] = []
+        while len(claims) < 9:
+            claimed = await opened.claim("worker", 100, lease=timedelta(seconds=30))
+            assert 0 < len(claimed.claims) <= 4
+            assert claimed.wait == timedelta() or len(claims) + len(claimed.claims) == 9
+            claims += claimed.claims
+        assert [claim.id for claim in claims] == [run.id for run in runs]
+        assert await opened.finish(completed(*claims)) == [Finished.DONE] * 9
+
+
+async def test_one_call_is_never_too_large_to_be_claimed(valkey: Server) -> None:
+    async with on(valkey) as opened:
+        await opened.schedule([a_run(payload=bytes(5_000_000)) for _ in range(2)])
+        for _ in range(2):
+            (claim,) = await take(opened)
+            await opened.finish(completed(claim))
+
+
+# Closing
+
+
+async def test_what_was_being_opened_when_an_engine_was_closed_does_not_stay_open(way: Proxy) -> None:
+    opened = engine(f"redis://127.0.0.1:{way.port}")
+    async with opened:
+        way.cut()
+        await until(lambda: _has(way.connections, 0, exactly=True))
+        way.delay(0.05)  # so that the connection is made only after all is closed
+        asking = [asyncio.create_task(opened.holds(), name=f"ask {n}") for n in range(3)]
+        await until(lambda: _has(way.connections, 1))
+    await asyncio.gather(*asking, return_exceptions=True)
+    assert all(isinstance(task.exception(), EngineUnavailable) for task in asking)
+    await until(lambda: _has(way.connections, 0, exactly=True))
+
+
+async def _has(count: Callable[[], int], number: int, *, exactly: bool = False) -> bool:
+    return count() == number if exactly else count() >= number

@@ -154,6 +154,43 @@ async def test_a_server_that_became_a_replica_is_not_written_to(
         await opened.finish(completed(*await take(opened)))
 
 
+@KINDS
+async def test_a_server_without_enough_replicas_is_waited_for(
+    mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a matter of time: nothing in the store is damaged."""
+    async with on(mortal) as opened:
+        await opened.schedule([a_run()])
+        with mortal.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+        monkeypatch.setattr(lane, "PATIENCE", 0.3)
+        with pytest.raises(EngineUnavailable, match="too few replicas"):
+            await opened.schedule([a_run()])
+        with pytest.raises(EngineUnavailable, match="too few replicas"):
+            await take(opened)
+        monkeypatch.setattr(lane, "PATIENCE", 8.0)
+        claiming = asyncio.create_task(take(opened), name="claim")
+        done, _ = await asyncio.wait([claiming], timeout=0.1)
+        assert not done
+        with mortal.client() as client:
+            client.config_set("min-replicas-to-write", 0)
+        await opened.finish(completed(*await claiming))
+
+
+@KINDS
+async def test_a_server_that_takes_no_more_clients_is_waited_for(
+    mortal: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "PATIENCE", 0.3)
+    with mortal.client() as client:
+        client.ping()
+        client.config_set("maxclients", 1)
+        with pytest.raises(EngineUnavailable):
+            async with engine(mortal.url):
+                pass
+        client.config_set("maxclients", 100)
+
+
 # Memory
 
 
@@ -182,10 +219,11 @@ async def test_when_memory_is_full_work_ends_and_none_is_taken_on(mortal: server
 
 
 @KINDS
-async def test_a_server_that_evicts_live_keys_is_refused(mortal: servers.Server) -> None:
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru", "volatile-ttl"])
+async def test_a_server_that_evicts_keys_is_refused(mortal: servers.Server, policy: str) -> None:
     """RD4"""
     with mortal.client() as client:
-        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("maxmemory-policy", policy)
     with pytest.raises(EngineUnavailable, match="noeviction"):
         async with engine(mortal.url, durability="durable"):
             pass
@@ -235,6 +273,36 @@ async def test_a_docket_that_is_done_goes_by_itself(valkey: servers.Server) -> N
         while claims := await take(opened):
             failure = [Settle(claim, State.COMPLETED, b"result") for claim in claims]
             await opened.finish(failure)
+        await until_empty(opened)
+
+
+async def test_what_was_doomed_goes_by_itself(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=200))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("parent", retention=kept)])
+        await opened.schedule([a_run("child", retention=kept, after=("parent",))])
+        await opened.schedule([a_run("grandchild", retention=kept, after=("child",))])
+        await opened.finish([Settle(claim, State.FAILED) for claim in await take(opened)])
+        await until_empty(opened)
+
+
+async def test_a_run_that_others_hang_on_after_its_end_goes_by_itself(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=300))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("parent", retention=kept)])
+        await opened.finish(completed(*await take(opened)))
+        await opened.schedule([a_run("child", retention=kept, after=("parent",))])
+        await opened.finish(completed(*await take(opened)))
+        await until_empty(opened)
+
+
+async def test_a_docket_that_is_done_goes_by_itself_though_something_was_refused(valkey: servers.Server) -> None:
+    kept = Retention.of(timedelta(milliseconds=300))
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("done", retention=kept)])
+        await opened.finish(completed(*await take(opened)))
+        with pytest.raises(UnknownParent):
+            await opened.schedule([a_run("good"), a_run("bad", after=("nobody",))])
         await until_empty(opened)
 
 
@@ -398,3 +466,99 @@ async def test_a_record_that_somebody_removed_stops_no_other(valkey: servers.Ser
         await opened.schedule([good])
         await until(has_come)
         await opened.finish(completed(claims[-1]))
+
+
+# Many queues
+
+
+@pytest.mark.parametrize("want", [1, 7, 100])
+async def test_runs_of_many_queues_come_in_one_order(valkey: servers.Server, want: int) -> None:
+    async with on(valkey) as opened:
+        runs = [a_run(queue=f"queue {n % 60}", priority=n * 7 % 5) for n in range(240)]
+        await opened.schedule(runs)
+        expected = sorted(runs, key=lambda run: (-run.priority, run.id))
+        claims: list[Claim] = []
+        while more := await take(opened, want):
+            claims += more
+        assert [(claim.priority, claim.id) for claim in claims] == [(run.priority, run.id) for run in expected]
+        await opened.finish(completed(*claims))
+
+
+async def test_runs_that_wait_for_room_in_many_queues_come_as_there_is_some(valkey: servers.Server) -> None:
+    async with on(valkey) as opened:
+        runs = [a_run(queue=f"queue {n % 50}", limits=(Limit("slots", 3),)) for n in range(200)]
+        await opened.schedule(runs)
+        started: list[str] = []
+        while len(started) < len(runs):
+            claims = await take(opened, 5)
+            assert len(claims) <= 3
+            started += [claim.id for claim in claims]
+            await opened.finish(completed(*claims))
+        assert sorted(started) == sorted(run.id for run in runs)
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_a_claim_reads_of_many_queues_no_more_than_it_needs(mortal: servers.Server) -> None:
+    """By work done and not by time: the commands within the script, and the members that they return."""
+    async with on(mortal) as opened:
+        await opened.schedule([a_run(queue=f"queue {n % 100}") for n in range(3000)])
+        with mortal.client() as client:
+            client.config_resetstat()
+            claims = await take(opened, 100)
+            stats = client.info("all")
+        assert len(claims) == 100
+        assert stats["cmdstat_zrange"]["calls"] < 500
+        while claims:
+            await opened.finish(completed(*claims))
+            claims = await take(opened, 150)
+
+
+@pytest.mark.parametrize("kind", ["run", "call"])
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_records_that_are_gone_are_passed_over_by_those_who_look(
+    valkey: servers.Server, kind: str, newest_first: bool
+) -> None:
+    """More of them than one script looks at: evicted, or removed by hand."""
+    async with engine(valkey.url) as opened, asyncio.timeout(20):
+        runs = [a_run() for _ in range(1100)]
+        await opened.schedule(runs)
+        gone = runs[:600] if not newest_first else runs[500:]
+        with valkey.client() as client:
+            client.hdel(f"{opened._root}{kind}", *(run.id for run in gone))  # pyright: ignore[reportPrivateUsage]
+        page = await opened.find(RunQuery(limit=10, newest_first=newest_first))
+        rest = [run.id for run in runs if run not in gone]
+        assert [run.id for run in page.items] == (rest[::-1] if newest_first else rest)[:10]
+        counted = sum(each.count for each in (await opened.survey()).counts)
+        assert counted == (len(rest) if kind == "run" else len(runs))
+        with valkey.client() as client:
+            client.delete(*await opened.keys())
+
+
+async def test_a_docket_whose_records_are_all_gone_can_be_looked_at(valkey: servers.Server) -> None:
+    async with engine(valkey.url) as opened, asyncio.timeout(20):
+        await opened.schedule([a_run() for _ in range(1100)])
+        with valkey.client() as client:
+            client.delete(f"{opened._root}run", f"{opened._root}call")  # pyright: ignore[reportPrivateUsage]
+        assert (await opened.find(RunQuery(tasks=("task",)))).items == []
+        assert (await opened.survey()).counts == []
+        with valkey.client() as client:
+            client.delete(*await opened.keys())
+
+
+@pytest.mark.parametrize("kind", ["valkey"])
+async def test_many_that_finish_at_once_wake_the_next_without_looking_for_each(mortal: servers.Server) -> None:
+    """By work done and not by time."""
+    async with on(mortal) as opened:
+        runs = [a_run(limits=(Limit("slots", 100),)) for _ in range(300)]
+        await opened.schedule(runs)
+        claims = await take(opened, 150)
+        assert await take(opened, 150) == []
+        with mortal.client() as client:
+            client.config_resetstat()
+            await opened.finish(completed(*claims))
+            assert client.info("commandstats")["cmdstat_zrange"]["calls"] < 30
+        started = [claim.id for claim in claims]
+        while claims := await take(opened, 150):
+            started += [claim.id for claim in claims]
+            await opened.finish(completed(*claims))
+        assert started == [run.id for run in runs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dovetail.clock import Clock, SystemClock
@@ -12,21 +12,48 @@ from dovetail.engines.redis.lane import Lane, Request
 from dovetail.engines.redis.listening import Listener
 from dovetail.engines.redis.location import Location
 from dovetail.errors import UnknownParent
-from dovetail.model import Finished, NewRun, Placement, Placing, State, Verdict
+from dovetail.model import Finished, NewRun, Placement, Placing, Settle, State, Verdict
 
 T = TypeVar("T")
 
 TOGETHER = 150
 """How many runs, roughly, go into one script."""
+LONG = 16384
+"""Bytes that count as one more run: neither shall one script be given too much to carry."""
 
 _PLACINGS = {placing.value: placing for placing in Placing}
 _STATES = {state.value: state for state in State}
 _ANSWERS = {answer.value: answer for answer in Finished}
 
 
-def parts_of(items: Sequence[T]) -> list[Sequence[T]]:
+def parts_of(items: Sequence[T], weigh: Callable[[T], int] = lambda _: 1) -> list[Sequence[T]]:
     """Some at a time, so that no script is long."""
-    return [items[n : n + TOGETHER] for n in range(0, len(items), TOGETHER)]
+    parts: list[Sequence[T]] = []
+    start = weight = 0
+    for n, item in enumerate(items):
+        weight += weigh(item)
+        if weight > TOGETHER and n > start:
+            parts.append(items[start:n])
+            start, weight = n, weigh(item)
+    return [*parts, items[start:]] if items else []
+
+
+def _weight_of_run(run: NewRun) -> int:
+    return 1 + len(run.payload) // LONG
+
+
+def _weight_of_verdict(verdict: Verdict) -> int:
+    if isinstance(verdict, Settle):
+        return 1 + len(verdict.result or b"") // LONG + sum(_weight_of_run(run) for run in verdict.then)
+    return 1 + len(verdict.payload or b"") // LONG
+
+
+def _weight_of_runs(runs: Sequence[NewRun]) -> int:
+    return sum(map(_weight_of_run, runs))
+
+
+def _weight_of_verdicts(verdicts: Sequence[Verdict]) -> int:
+    return sum(map(_weight_of_verdict, verdicts))
 
 
 class Branch:
@@ -38,8 +65,8 @@ class Branch:
         self.listener = Listener(location.shown, root, self.lane.wire, keeps=not is_visiting)
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._confirmed_by = confirmed_by
-        self._schedules = Gatherer[Sequence[NewRun], list[Placement]](self._schedule, len, TOGETHER)
-        self._finishes = Gatherer[Sequence[Verdict], list[Finished]](self._finish, len, TOGETHER)
+        self._schedules = Gatherer[Sequence[NewRun], list[Placement]](self._schedule, _weight_of_runs, TOGETHER)
+        self._finishes = Gatherer[Sequence[Verdict], list[Finished]](self._finish, _weight_of_verdicts, TOGETHER)
 
     def _distrust(self) -> None:
         self.listener.distrust()
@@ -71,7 +98,7 @@ class Branch:
         """All of it as one, unless it is large: then in parts, if none of it can be refused for an unknown parent."""
         if len(runs) > TOGETHER and any(run.after for run in runs):
             return await self._schedules.ask(runs)
-        parts = [await self._schedules.ask(part) for part in parts_of(runs)]
+        parts = [await self._schedules.ask(part) for part in parts_of(runs, _weight_of_run)]
         return [placement for part in parts for placement in part]
 
     async def _schedule(self, groups: list[Sequence[NewRun]]) -> list[list[Placement] | BaseException]:
@@ -98,7 +125,7 @@ class Branch:
     # Finishing
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
-        parts = [await self._finishes.ask(part) for part in parts_of(verdicts)]
+        parts = [await self._finishes.ask(part) for part in parts_of(verdicts, _weight_of_verdict)]
         return [answer for part in parts for answer in part]
 
     async def _finish(self, groups: list[Sequence[Verdict]]) -> list[list[Finished] | BaseException]:

@@ -28,10 +28,10 @@ async def inspect(lane: Lane, durability: str, location: Location) -> None:
     if durability == "process":
         return
     policy = await _setting(lane, "maxmemory-policy")
-    if policy is not None and policy.startswith("allkeys"):
+    if policy not in (None, "noeviction"):
         raise EngineUnavailable(
-            f"{location.shown} evicts any key when its memory is full (maxmemory-policy {policy}), which would lose"
-            " runs; set maxmemory-policy noeviction, or say durability='process' if that may happen"
+            f"{location.shown} evicts keys when its memory is full (maxmemory-policy {policy}), which would lose what"
+            " is kept; set maxmemory-policy noeviction, or say durability='process' if that may happen"
         )
     if location.shown not in _warned_of and await _setting(lane, "appendonly") == "no":
         _warned_of.add(location.shown)

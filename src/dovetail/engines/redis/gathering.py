@@ -39,23 +39,26 @@ class Gatherer(Generic[T, R]):
             raise reply
         return reply
 
-    def _go_on(self) -> None:
-        if self._waiting:
+    def _go_on(self, _: object = None) -> None:
+        """Send what waits, or rest. Called whenever a sender ends, even one that was cancelled before it began."""
+        while self._waiting and self._waiting[0][1].done():
+            self._waiting.popleft()  # whoever asked has gone
+        self._is_busy = bool(self._waiting)
+        if self._is_busy:
             self._sending = asyncio.create_task(self._send_on(), name="dovetail-redis-gatherer")
-        else:
-            self._is_busy = False
+            self._sending.add_done_callback(self._go_on)
 
     async def _send_on(self) -> None:
         while batch := self._next_batch():
             try:
                 replies = await self._send([item for item, _ in batch])
-            except BaseException as error:
+            except Exception as error:
                 replies = [error] * len(batch)
-                if not isinstance(error, Exception):
-                    _deliver(batch, replies)
-                    raise
+            except BaseException:
+                # It is this task that was to end, not those who ask: theirs goes again, which is safe for every script.
+                self._waiting.extendleft(reversed(batch))
+                raise
             _deliver(batch, replies)
-        self._is_busy = False
 
     def _next_batch(self) -> list[tuple[T, asyncio.Future[R]]]:
         batch: list[tuple[T, asyncio.Future[R]]] = []

@@ -15,6 +15,7 @@ from typing import Any
 
 from redis import exceptions as driver
 
+from dovetail.engines.redis import scripts
 from dovetail.engines.redis.location import Location
 from dovetail.engines.redis.routing import Route, Server, opened
 from dovetail.engines.redis.scripts import WHEN_FULL, script
@@ -23,7 +24,7 @@ from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 
 READING = 5.0
-"""Seconds within which a reply has to come."""
+"""Seconds for which a server may be silent while a reply is awaited."""
 PATIENCE = 8.0
 """Seconds for which a call is tried again before the caller is told."""
 LINKS = 8
@@ -66,7 +67,7 @@ class Lane:
 
     async def wire(self) -> Wire:
         """A connection of its own, for one who listens."""
-        return (await self._route.connect())[0]
+        return self._unless_closed((await self._route.connect())[0])
 
     # Calling
 
@@ -74,7 +75,7 @@ class Lane:
         self, name: str, request: Request, blobs: Sequence[bytes] = (), *, now: str = "", confirmed_by: int = 0
     ) -> Any:
         """Run a script, again if need be."""
-        effort = Effort(self._location.shown)
+        effort = Effort(self._location.shown, only_reads=name in scripts.READING)
         while True:
             effort.was_sent = False
             if self._is_closed:
@@ -152,10 +153,18 @@ class Lane:
     async def _connect(self, *, at_first: bool = False) -> Wire:
         making = opened(self._route, self._location.shown) if at_first else self._route.connect()
         wire, server = await making
+        self._unless_closed(wire)
         if self.server is not None and self.server.run_id != server.run_id:
             self.changed_at = time.monotonic()
         self.server = server
         self._all.add(wire)
+        return wire
+
+    def _unless_closed(self, wire: Wire) -> Wire:
+        """It takes a while to connect, and meanwhile there may be nobody left to close what was opened."""
+        if self._is_closed:
+            wire.abort()
+            raise EngineUnavailable("it was closed here")
         return wire
 
     def _abandon(self, wire: Wire) -> None:
@@ -175,7 +184,8 @@ class Lane:
 class Effort:
     """How long a call has been tried, and what is known of it."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, only_reads: bool = False) -> None:
+        self._only_reads = only_reads
         self.was_sent = False
         self.may_be_done = False
         self._where = where
@@ -196,7 +206,7 @@ class Effort:
 
     def told(self, error: Exception) -> BaseException:
         """What the caller is told if there is no answer."""
-        if self.may_be_done:
+        if self.may_be_done and not self._only_reads:
             return OutcomeUnknown(
                 f"{self._where} was lost before it answered: it may have done what was asked, or not; asking again is"
                 f" safe ({error})"

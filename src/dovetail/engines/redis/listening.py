@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+import msgspec
 from redis import exceptions as driver
 
 from dovetail.engines.redis import packing
@@ -20,6 +22,11 @@ from dovetail.model import Event, EventKind, Topic
 
 SUBSCRIBING = 5.0
 """Seconds within which the server has to confirm a subscription."""
+_UNREADABLE = (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
+"""What goes wrong with a message that none of our scripts has told: anybody may publish."""
+
+logger = logging.getLogger("dovetail.redis")
+
 _KEYED = (EventKind.STATE, EventKind.PROGRESS)
 
 
@@ -57,6 +64,7 @@ class Listener:
         self._awaited: dict[bytes, asyncio.Future[None]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
+        self._has_complained = False
 
     async def watch(self, topics: frozenset[Topic]) -> Events:
         """Begin to hear of these topics: whatever is told after this returns is heard."""
@@ -73,7 +81,7 @@ class Listener:
         async with self._opening:
             if self._wire is None:
                 self._wire = await self._connect()
-                self._reading = asyncio.create_task(self._read_on(), name="dovetail-redis-listener")
+                self._begin_to_read()
             new = [channel for channel in channels if not self._channels[channel]]
             self._channels.update(channels)
             self._watchers.add(events)
@@ -150,6 +158,15 @@ class Listener:
 
     # Reading
 
+    def _begin_to_read(self) -> None:
+        self._reading = asyncio.create_task(self._read_on(), name="dovetail-redis-listener")
+        self._reading.add_done_callback(self._read_again)
+
+    def _read_again(self, ended: asyncio.Task[None]) -> None:
+        """Somebody may cancel whatever task there is: those who watch did not ask for it."""
+        if self._reading is ended:
+            self._begin_to_read()
+
     async def _read_on(self) -> None:
         while True:
             wire = self._wire
@@ -168,9 +185,19 @@ class Listener:
             if awaited is not None and not awaited.done():
                 awaited.set_result(None)
         elif kind == b"message":
-            for event in self._events(data):  # pyright: ignore[reportUnknownArgumentType]
+            for event in self._readable(data):  # pyright: ignore[reportUnknownArgumentType]
                 for watcher in list(self._watchers):
                     watcher.hear(event)
+
+    def _readable(self, data: bytes) -> list[Event]:
+        """The events of a message; none if it cannot be read. That is said once: whoever published it may go on."""
+        try:
+            return self._events(data)
+        except _UNREADABLE as error:
+            if not self._has_complained:
+                self._has_complained = True
+                logger.warning("%s: a message cannot be read, and was passed over: %s", self._shown, error)
+            return []
 
     def _events(self, data: bytes) -> list[Event]:
         return [packing.event(told) for told in packing.decode(data)] if data else [Event(EventKind.WORK)]

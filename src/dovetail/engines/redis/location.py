@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from dovetail.engine.registry import redacted
 from dovetail.errors import InvalidURL
 
 PORT, SENTINEL_PORT = 6379, 26379
+MOST_DATABASES = 2**31 - 1
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _OPTIONS = ("prefix", "replicas", "db", "sentinel_username", "sentinel_password", *_TLS)
@@ -48,20 +49,43 @@ def encoded(name: str) -> str:
 def locate(url: str) -> Location:
     """`redis://host:port/db`, `unix:///path`, `redis+cluster://host,host`, `redis+sentinel://host,host/service/db`."""
     shown = redacted(url)
+    parts = _split(shown, url)
     try:
-        parts = urlsplit(url)
         options = _options(shown, parts.query)
         kind, tls = _kind(parts.scheme)
         if kind == "unix":
             return _socket(shown, parts, options)
         hosts = _hosts(shown, parts.netloc.rpartition("@")[2], SENTINEL_PORT if kind == "sentinel" else PORT)
     except ValueError as error:
-        raise error if isinstance(error, InvalidURL) else InvalidURL(f"url {shown!r}: {error}") from error
+        # Not from the error: it may quote what is not to be shown.
+        raise error if isinstance(error, InvalidURL) else InvalidURL(f"url {shown!r} cannot be read") from None
     service, db = _path(shown, kind, unquote(parts.path).strip("/"))
     return Location(
         shown, kind, hosts, None, service, _database(shown, options.get("db", db)), *_credentials(parts), tls,
         options.get("prefix", ""), _whole(shown, "replicas", options.get("replicas", "1")), _rest(shown, options),
     )  # fmt: skip
+
+
+def _split(shown: str, url: str) -> SplitResult:
+    """The parts of the URL, unless a password has torn them apart."""
+    parts = None
+    try:
+        parts = urlsplit(url)
+        names = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        is_whole = not parts.fragment and not ("@" in parts.query and names - set(_OPTIONS))
+        if not parts.scheme.startswith("unix"):
+            is_whole = is_whole and "@" not in parts.path
+        elif parts.netloc:
+            is_whole = is_whole and parts.netloc.endswith("@")
+        is_whole = is_whole and not set("[]") & set(parts.netloc.rpartition("@")[0])
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts is None:
+        raise InvalidURL(
+            f"url {shown!r} cannot be read; in a user name or password write special characters percent-encoded, such"
+            " as %23 for '#', %2F for '/', %3F for '?', %5B for '[', %40 for '@'"
+        )
+    return parts
 
 
 def _kind(scheme: str) -> tuple[str, bool]:
@@ -130,6 +154,8 @@ def _path(shown: str, kind: str, path: str) -> tuple[str, str]:
 def _database(shown: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise InvalidURL(f"url {shown!r}: the database is a number such as 0, not {text!r}")
+    if int(text) > MOST_DATABASES:
+        raise InvalidURL(f"url {shown!r}: no server has a database {text}; name one such as 0")
     return int(text)
 
 

@@ -49,17 +49,12 @@ class Route:
 
     async def connect(self) -> tuple[Wire, Server]:
         """A connection that is ready for use, and who is at its other end."""
-        try:
-            async with asyncio.timeout(CONNECTING):
-                wire = await self._reach()
-        except TimeoutError:
-            raise EngineUnavailable(
-                f"{self._location.shown} did not answer within {CONNECTING:.0f} s; is the host right, and up?"
-            ) from None
+        wire = await self._reach()
         try:
             async with asyncio.timeout(CONNECTING):
                 server = await self._checked(wire)
         except BaseException:
+            self._ask_another_first()
             wire.abort()
             raise
         return wire, server
@@ -73,15 +68,20 @@ class Route:
             return await self._opened(self._at(self._location.path))
         return await self._opened(self._at(self._location.hosts[0]))
 
+    def _ask_another_first(self) -> None:
+        """Whoever does not answer, or names the wrong server, is asked last the next time."""
+        self._nodes = [*self._nodes[1:], *self._nodes[:1]]
+
     # Sentinel
 
     async def _reach_master(self) -> Wire:
         troubles: list[str] = []
-        for host in self._location.hosts:
+        for host in list(self._nodes):
             try:
                 address = await self._ask(host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._location.service)
             except (driver.RedisError, OSError, EngineUnavailable) as error:
-                troubles.append(f"{host[0]}:{host[1]}: {error}")
+                troubles.append(_trouble(host, error))
+                self._ask_another_first()
                 continue
             if not address:
                 raise EngineUnavailable(
@@ -95,11 +95,14 @@ class Route:
 
     async def _reach_owner(self) -> Wire:
         troubles: list[str] = []
+        silent: set[tuple[str, int]] = set()
         for host in dict.fromkeys([*self._nodes, *self._location.hosts]):
+            owner = host
             try:
                 slots = await self._ask(host, "CLUSTER", "SLOTS")
                 owner = self._owner(slots, host)
-                return await self._opened(self._at(owner))
+                if owner not in silent:
+                    return await self._opened(self._at(owner))
             except driver.ResponseError as error:
                 if "cluster support disabled" in str(error):
                     raise EngineUnavailable(
@@ -108,18 +111,20 @@ class Route:
                     ) from error
                 raise
             except (driver.RedisError, OSError, EngineUnavailable) as error:
-                troubles.append(f"{host[0]}:{host[1]}: {error}")
+                troubles.append(_trouble(owner, error))
+                silent.add(owner)
         raise EngineUnavailable(f"{self._location.shown}: no node of the cluster is ready ({'; '.join(troubles)})")
 
     def _owner(self, slots: Sequence[Any], asked: tuple[str, int]) -> tuple[str, int]:
         owner: tuple[str, int] | None = None
         nodes: list[tuple[str, int]] = []
         for first, last, master, *_ in slots:
-            address = (master[0].decode() or asked[0], int(master[1]))
+            address = (_name_of(master) or asked[0], int(master[1]))
             nodes.append(address)
             if first <= self._slot <= last:
                 owner = address
-        self._nodes = nodes
+        # The one that has just answered is asked first the next time.
+        self._nodes = list(dict.fromkeys([asked, *nodes]))
         if owner is None:
             raise driver.ClusterDownError(f"slot {self._slot} has no owner")
         return owner
@@ -127,15 +132,24 @@ class Route:
     # Connections
 
     async def _ask(self, host: tuple[str, int], *command: str) -> Any:
-        wire = await self._opened(self._at(host, is_sentinel=self._location.kind == "sentinel"))
+        """Ask one of several: it has a part of the time, so that there is some left for the others."""
+        within = CONNECTING / 3
+        wire = await self._opened(self._at(host, is_sentinel=self._location.kind == "sentinel"), within)
         try:
-            return await wire.command(*(word.encode() for word in command), within=CONNECTING)
+            return await wire.command(*(word.encode() for word in command), within=within)
         finally:
             wire.abort()
 
-    async def _opened(self, connection: AbstractConnection) -> Wire:
+    async def _opened(self, connection: AbstractConnection, within: float | None = None) -> Wire:
+        within = within or CONNECTING
         try:
-            await connection.connect()
+            async with asyncio.timeout(within):
+                await connection.connect()
+        except TimeoutError:
+            await connection.disconnect(nowait=True)
+            raise EngineUnavailable(
+                f"{self._location.shown} did not answer within {within:.0f} s; is the host right, and up?"
+            ) from None
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -179,6 +193,20 @@ class Route:
         role = await wire.command(b"ROLE", within=CONNECTING)
         if role[0] != b"master":
             raise driver.ReadOnlyError("the server that the sentinels name is a replica")
+
+
+def _name_of(node: Sequence[Any]) -> str | None:
+    """How a node of a cluster is to be called; None if it does not know: then as the one that told of it."""
+    name = node[0].decode() if node[0] else ""
+    if name != "?":
+        return name or None
+    details = list(node[3]) if len(node) > 3 else []  # a host without a name may tell its address here
+    told_of = dict(zip(details[::2], details[1::2], strict=False))
+    return told_of[b"ip"].decode() if b"ip" in told_of else None
+
+
+def _trouble(host: tuple[str, int], error: BaseException) -> str:
+    return f"{host[0]}:{host[1]}: {error}"
 
 
 _KEEPALIVE: dict[int, int] = {

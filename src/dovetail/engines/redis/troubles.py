@@ -7,7 +7,7 @@ from enum import Enum
 
 from redis import exceptions as driver
 
-from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, StoreDamaged
+from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, InvalidURL, StoreDamaged
 
 
 class Remedy(Enum):
@@ -34,9 +34,11 @@ _BY_CLASS: list[tuple[type[Exception], Remedy]] = [
 ]
 _BY_WORD = {
     "BUSY": Remedy.WAIT, "LOADING": Remedy.WAIT, "TRYAGAIN": Remedy.WAIT, "CLUSTERDOWN": Remedy.WAIT,
+    "NOREPLICAS": Remedy.WAIT, "UNKILLABLE": Remedy.WAIT, "NOMASTERLINK": Remedy.WAIT,
     "READONLY": Remedy.MOVE, "MASTERDOWN": Remedy.MOVE, "MOVED": Remedy.MOVE, "ASK": Remedy.MOVE,
     "NOSCRIPT": Remedy.LOAD,
 }  # fmt: skip
+_FULL_HOUSE = "max number of clients reached"
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 """How Redis before 7 tells of an error that a command met within a script."""
 
@@ -47,6 +49,8 @@ def remedy_for(error: BaseException) -> Remedy:
     for kind, remedy in _BY_CLASS:
         if isinstance(error, kind):
             return remedy
+    if _FULL_HOUSE in str(error):
+        return Remedy.WAIT
     return _BY_WORD.get(_word(error), Remedy.TELL)
 
 
@@ -76,6 +80,17 @@ def told(error: BaseException, where: str) -> BaseException:
         return EngineUnavailable(
             f"{where}: the user may not do this; allow it all commands on the keys and channels of the docket ({text})"
         )
+    if "DB index is out of range" in text or "invalid DB index" in text:
+        return InvalidURL(
+            f"{where}: the server has no such database; name one below its setting 'databases', such as 0"
+        )
+    if word == "NOREPLICAS":
+        return EngineUnavailable(
+            f"{where} has too few replicas, and so takes no writes (min-replicas-to-write); bring them back, or lower"
+            f" the number ({text})"
+        )
+    if word == "DENIED":
+        return EngineUnavailable(f"{where} is in protected mode; give it a password, or name its own host ({text})")
     if word == "MISCONF":
         return EngineUnavailable(f"{where} cannot write to its disk, and so takes no writes; look there ({text})")
     if remedy_for(error) is not Remedy.TELL or isinstance(error, driver.ConnectionError | OSError | EOFError):

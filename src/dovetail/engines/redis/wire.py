@@ -29,7 +29,10 @@ class Wire(asyncio.Protocol):
         self._arrived: deque[Any] = deque()
         self._awaited: deque[asyncio.Future[Any]] = deque()
         self._lost: Exception | None = None
+        self._moved_at = 0.0  # when something last went either way
+        self._unsent = 0
         self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.TimerHandle
         self._transport.set_protocol(self)
 
     @property
@@ -37,13 +40,25 @@ class Wire(asyncio.Protocol):
         return self._lost is not None
 
     async def command(self, *words: bytes, within: float) -> Any:
-        """Ask, and wait for the answer, but not for ever: a server that is silent for so long is given up."""
+        """Ask, and wait for the answer, but not for ever: a server that is silent for so long is given up. As long as
+        bytes go or come it is not: much may have to pass a narrow way."""
         self.send(*words)
-        watch = self._loop.call_later(within, self._give_up, within)
+        self._moved_at, self._unsent = self._loop.time(), self._transport.get_write_buffer_size()
+        self._watch = self._loop.call_later(within, self._look, within)
         try:
             return await self.read()
         finally:
-            watch.cancel()
+            self._watch.cancel()
+
+    def _look(self, within: float) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._moved_at, self._unsent = self._loop.time(), unsent
+        rest = self._moved_at + within - self._loop.time()
+        if rest > 0:
+            self._watch = self._loop.call_later(rest, self._look, within)
+        else:
+            self._give_up(within)
 
     def send(self, *words: bytes) -> None:
         if self._lost is not None:
@@ -87,6 +102,7 @@ class Wire(asyncio.Protocol):
     # What the event loop calls
 
     def data_received(self, data: bytes) -> None:
+        self._moved_at = self._loop.time()
         self._replies.feed(data)
         try:
             while (reply := self._replies.gets()) is not False:

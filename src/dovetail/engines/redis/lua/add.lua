@@ -48,6 +48,7 @@ local function place(run, id, blob)
         wait_in(key('due', queue), due_of(run), id)
     end
     states[id] = run.state
+    note_size(run, blob)
     run.id = nil
     local n = #records
     records[n + 1], records[n + 2] = id, cmsgpack.pack(run)

@@ -6,14 +6,21 @@ local worker, want, queues, lease, grace, asked, again, latest = unpack(request,
 
 local PROMOTED = 150 -- how many runs that became due join the ready order in one call
 local EXAMINED = 150 -- how many ready runs one call looks at beyond those it may hand out
+local CARRIED = 2097152 -- bytes of calls that it hands out, roughly
 local LAPSED = 100   -- how many lapsed leases it looks at
 local OPENED = 20    -- how many windows it opens
-local RECENT = 2000  -- how many leases are looked through for those of a request that is made again
+local RECENT = 5000  -- how many leases are looked through for those of a request that is made again
+local TOGETHER = 40  -- how many queues one command asks for
+local REPEATED = 60000000 -- microseconds within which a request is made again
 
 local until_when = now + lease
 local leapt = is_real_time and latest and now > latest or false
 grace = grace or leapt
 local claims, ids = {}, {}
+local carried = 0
+
+-- Whether a run would make the answer so large that it is left for the next call. One is never too many.
+local function is_too_much(run) return #claims > 0 and carried + (run.size or 0) > CARRIED end
 
 local function hand_over(run, redelivered)
     claims[#claims + 1] = {
@@ -21,6 +28,7 @@ local function hand_over(run, redelivered)
         run.group or false, redelivered, run.crashes or 0,
     }
     ids[#ids + 1] = run.id
+    carried = carried + (run.size or 0)
 end
 
 local function start(run, redelivered)
@@ -34,10 +42,7 @@ local function start(run, redelivered)
 end
 
 local function open_queues()
-    if #queues == 0 then
-        queues = call('SMEMBERS', QUEUES)
-        table.sort(queues)
-    end
+    if #queues == 0 then queues = call('SMEMBERS', QUEUES) end
     local paused = {}
     local pauses = call('HGETALL', PAUSES)
     for n = 1, #pauses, 2 do
@@ -45,7 +50,10 @@ local function open_queues()
         if ends == 0 or ends > now then paused[pauses[n]] = true end
     end
     local open = {}
-    for _, queue in ipairs(queues) do
+    -- From another one each time: what is bounded must not always end before the same queues.
+    local from = #queues > 0 and now % #queues or 0
+    for n = 1, #queues do
+        local queue = queues[(from + n - 1) % #queues + 1]
         if not paused[queue] then
             open[#open + 1] = queue
             paused[queue] = true -- named twice, it counts once
@@ -54,14 +62,27 @@ local function open_queues()
     return open
 end
 
--- Entries are {negated priority, place, sign of the due time, due time, id, queue}.
-local function sort_in_claim_order(entries)
-    table.sort(entries, function(a, b)
-        for n = 1, 4 do
-            if a[n] ~= b[n] then return a[n] < b[n] end
+-- Those of the queues that have a set of this kind, roughly: one command asks for many, so that thousands of queues with
+-- nothing in them take little time.
+local function those_with(kind, open)
+    if #open < TOGETHER then return open end
+    local found = {}
+    for from = 1, #open, TOGETHER do
+        local to, sets = math.min(from + TOGETHER - 1, #open), {}
+        for n = from, to do sets[#sets + 1] = key(kind, open[n]) end
+        if call('EXISTS', unpack(sets)) > 0 then
+            for n = from, to do found[#found + 1] = open[n] end
         end
-        return is_before(a[5], b[5])
-    end)
+    end
+    return found
+end
+
+-- Entries are {negated priority, place, sign of the due time, due time, id, queue}.
+local function comes_first(a, b)
+    for n = 1, 4 do
+        if a[n] ~= b[n] then return a[n] < b[n] end
+    end
+    return is_before(a[5], b[5])
 end
 
 local function entry(priority, member, queue)
@@ -71,16 +92,19 @@ end
 
 -- The claims that this very request has made before.
 local function hand_over_again(open)
-    local found = {}
-    for _, queue in ipairs(open) do
-        local recent = call('ZREVRANGE', key('lease', queue), 0, RECENT - 1)
+    local found, bound = {}, RECENT
+    local since = string.format('%.0f', until_when - REPEATED)
+    for _, queue in ipairs(those_with('lease', open)) do
+        if bound <= 0 then break end
+        local recent = call('ZREVRANGEBYSCORE', key('lease', queue), '+inf', since, 'LIMIT', 0, bound)
+        bound = bound - #recent
         fetch(recent)
         for _, id in ipairs(recent) do
             local run = run_of(id)
             if run and run.request == asked then found[#found + 1] = entry(negated_priority(run), rank(run)) end
         end
     end
-    sort_in_claim_order(found)
+    table.sort(found, comes_first)
     for _, each in ipairs(found) do
         local run = run_of(each[5])
         hand_over(run, (run.crashes or 0) > 0)
@@ -99,25 +123,38 @@ local function take_over(run)
     elseif crashes >= (run.crash_limit or 3) then
         run.crashes = crashes
         end_by_store(run, 'failed', poisoned(crashes))
-    elseif #claims < want then
+    elseif #claims < want and not is_too_much(run) then
         run.crashes = crashes
         start(run, true)
+    else
+        return false
     end
+    return true
+end
+
+-- The members of a set whose moment has come, at most so many; if none has, the next is noted for when there is nothing to claim.
+local ahead = {} -- set -> its first moment; false: it is empty
+local function those_due(set, at_most)
+    local first_one = tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+    if first_one and first_one <= now then return call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, at_most) end
+    ahead[set] = first_one or false
+    return {}
 end
 
 -- Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often.
 local function take_over_lapsed(open)
     local bound = want + LAPSED
     local looked_at_all = true
-    for _, queue in ipairs(open) do
-        local lapsed = call('ZRANGEBYSCORE', key('lease', queue), '-inf', now, 'LIMIT', 0, bound)
+    for _, queue in ipairs(those_with('lease', open)) do
+        local leases = key('lease', queue)
+        local lapsed = those_due(leases, bound)
         fetch(lapsed)
         bound = bound - #lapsed
         for _, id in ipairs(lapsed) do
             if run_of(id) then
-                take_over(run_of(id))
+                looked_at_all = take_over(run_of(id)) and looked_at_all
             else
-                remove(key('lease', queue), id)
+                remove(leases, id)
                 left[queue] = true
             end
         end
@@ -136,34 +173,88 @@ end
 -- What has become due joins the ready order. Whether that is all of it.
 local function promote(open)
     local room = PROMOTED
-    for _, queue in ipairs(open) do
-        if room > 0 then
-            local due = call('ZRANGEBYSCORE', key('due', queue), '-inf', now, 'LIMIT', 0, room)
-            fetch(due)
-            room = room - #due
-            for _, id in ipairs(due) do
-                local run = run_of(id)
-                remove(key('due', queue), id)
-                left[queue] = true
-                if run then
-                    make_ready(run)
-                    tell_pending(run)
-                end
+    for _, queue in ipairs(those_with('due', open)) do
+        if room <= 0 then break end
+        local waiting = key('due', queue)
+        local due = those_due(waiting, room)
+        fetch(due)
+        room = room - #due
+        for _, id in ipairs(due) do
+            local run = run_of(id)
+            remove(waiting, id)
+            left[queue] = true
+            if run then
+                make_ready(run)
+                tell_pending(run)
             end
         end
     end
     return room > 0
 end
 
--- The first of all queues together, in claim order.
-local function first_ready(open, at_most)
-    local found = {}
-    for _, queue in ipairs(open) do
-        local members = call('ZRANGE', key('ready', queue), 0, at_most - 1, 'WITHSCORES')
-        for n = 1, #members, 2 do found[#found + 1] = entry(tonumber(members[n + 1]), members[n], queue) end
+-- The ready runs of all queues, merged: of each queue a few are read, and more only when these are used up. The heads
+-- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void}.
+
+local heads, head_of = {}, {}
+
+local function is_ahead(a, b) return comes_first(a[1][a[2]], b[1][b[2]]) end
+
+local function sift_up(head)
+    local n = #heads + 1
+    while n > 1 do
+        local above = math.floor(n / 2)
+        if not is_ahead(head, heads[above]) then break end
+        heads[n], n = heads[above], above
     end
-    if #open > 1 then sort_in_claim_order(found) end
-    for n = #found, at_most + 1, -1 do found[n] = nil end
+    heads[n] = head
+end
+
+local function sift_down(head)
+    local n, count = 1, #heads
+    while 2 * n <= count do
+        local below = 2 * n
+        if below < count and is_ahead(heads[below + 1], heads[below]) then below = below + 1 end
+        if not is_ahead(heads[below], head) then break end
+        heads[n], n = heads[below], below
+    end
+    heads[n] = head
+end
+
+local function drop_top()
+    local last = table.remove(heads)
+    if #heads > 0 then sift_down(last) end
+end
+
+-- Read the next members of a queue; whether there are any.
+local function read_more(head, count)
+    local from, entries = head[3], {}
+    local members = call('ZRANGE', key('ready', head[4]), from, from + count - 1, 'WITHSCORES')
+    for n = 1, #members, 2 do entries[#entries + 1] = entry(tonumber(members[n + 1]), members[n], head[4]) end
+    head[1], head[2], head[3] = entries, 1, from + #entries
+    return #entries > 0
+end
+
+local function look_into(queue, count)
+    if head_of[queue] then head_of[queue][5] = true end
+    local head = { nil, nil, 0, queue, false }
+    head_of[queue] = head
+    if read_more(head, count) then sift_up(head) end
+end
+
+-- The first of all queues together, in claim order.
+local function first_ready(at_most)
+    local found = {}
+    while #found < at_most and #heads > 0 do
+        local head = heads[1]
+        if head[5] then
+            drop_top()
+        else
+            found[#found + 1] = head[1][head[2]]
+            head[2] = head[2] + 1
+            local has_more = head[1][head[2]] or (#found < at_most and read_more(head, math.min(2 * head[3], at_most - #found)))
+            if has_more then sift_down(head) else drop_top() end
+        end
+    end
     return found
 end
 
@@ -189,15 +280,16 @@ end
 
 local function start_admitted(entries)
     local entry_ids = {}
-    for n, each in ipairs(entries) do
-        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
-        local set = key('ready', each[6])
-        entry_ids[n], popped[set] = each[5], (popped[set] or 0) + 1
-    end
+    for n, each in ipairs(entries) do entry_ids[n] = each[5] end
     fetch(entry_ids)
-    local windowed = {}
+    local windowed, is_full = {}, false
     for _, each in ipairs(entries) do
         local run, limit, opens = run_of(each[5]), nil, nil
+        is_full = run and is_too_much(run)
+        if is_full then break end
+        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
+        local set = key('ready', each[6])
+        popped[set] = (popped[set] or 0) + 1
         if run and run.limits then limit, opens = refusal_of(run) end
         if not run then
             left[each[6]] = true -- its record was removed by hand
@@ -215,36 +307,50 @@ local function start_admitted(entries)
         end
     end
     expect_openings(windowed)
+    local stirred = entered
+    for _, each in ipairs(entries) do stirred[each[6]] = true end
     flush()
     started = {}
+    return stirred, is_full
 end
 
 -- Add claims until there are as many as wanted; whether everything that is ready was looked at.
 local function take_ready(open)
-    local examined = 0
+    local is_open, examined = {}, 0
+    local share = math.ceil((want - #claims) / math.max(#open, 1))
+    for _, queue in ipairs(open) do is_open[queue] = true end
+    for _, queue in ipairs(#claims < want and those_with('ready', open) or {}) do look_into(queue, share) end
     while #claims < want do
-        local entries = first_ready(open, want - #claims)
+        local entries = first_ready(want - #claims)
         if #entries == 0 then return true end
         if examined > EXAMINED then return false end
-        start_admitted(entries)
+        local stirred, is_full = start_admitted(entries)
         examined = examined + #entries
+        if is_full then return false end
+        if #claims == want then return true end
+        for queue in pairs(stirred) do
+            if is_open[queue] then look_into(queue, math.min(share, want - #claims)) end
+        end
     end
     return true
 end
 
 -- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
 local function next_wait(open)
-    local earliest
-    local function consider(found)
-        local moment = tonumber(found[2])
-        if moment and (not earliest or moment < earliest) then earliest = moment end
+    local next_one = tonumber(call('ZRANGE', OPENINGS, 0, 0, 'WITHSCORES')[2])
+    local function consider(moment)
+        if moment and (not next_one or moment < next_one) then next_one = moment end
     end
-    consider(call('ZRANGE', OPENINGS, 0, 0, 'WITHSCORES'))
-    for _, queue in ipairs(open) do
-        consider(call('ZRANGE', key('due', queue), 0, 0, 'WITHSCORES'))
-        consider(call('ZRANGEBYSCORE', key('lease', queue), '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+    local function consider_first(set, after)
+        local noted = ahead[set]
+        if noted == nil then noted = tonumber(call('ZRANGEBYSCORE', set, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) end
+        consider(noted)
     end
-    return earliest and math.max(earliest - now, 0) or false
+    if #claims > 0 then consider(until_when) end
+    for _, queue in ipairs(those_with('due', open)) do consider_first(key('due', queue), '-inf') end
+    local not_yet = '(' .. string.format('%.0f', now)
+    for _, queue in ipairs(those_with('lease', open)) do consider_first(key('lease', queue), not_yet) end
+    return next_one and math.max(next_one - now, 0) or false
 end
 
 local function claim()

@@ -107,6 +107,12 @@ local function tell_end(run)
     end
 end
 
+-- What a run has beside its record goes with it, even if nobody sweeps.
+local function expire_with_record(run)
+    if run.failures then expiring[root .. 'errors:' .. run.id] = run.expires end
+    if run.children then expiring[root .. 'children:' .. run.id] = run.expires end
+end
+
 -- Release a child whose last parent is over.
 local function release(child)
     child.unmet = nil
@@ -131,6 +137,7 @@ local function settle_children(parent, completed)
                 if #child.unmet == 0 then release(child) end
             else
                 close_by_store(child, 'cancelled', doomed_text(run.id), run.id)
+                expire_with_record(child)
                 tell_end(child)
                 if child.children then
                     ended[#ended + 1] = { child, false }
@@ -140,11 +147,6 @@ local function settle_children(parent, completed)
             end
         end
     end
-end
-
-local function expire_with_record(run)
-    if run.failures then expiring[root .. 'errors:' .. run.id] = run.expires end
-    if run.children then expiring[root .. 'children:' .. run.id] = run.expires end
 end
 
 -- What every end brings: slots set free, children released or doomed, the record dropped if it is not kept.

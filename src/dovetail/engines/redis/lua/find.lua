@@ -33,7 +33,9 @@ end
 
 -- What comes after the head of a call is the payload: bytes of any kind.
 local function task_of(run)
-    local _, head = cmsgpack.unpack_one(call('HGET', CALL, run.id), 4)
+    local blob = call('HGET', CALL, run.id)
+    if not blob then return '' end
+    local _, head = cmsgpack.unpack_one(blob, 4)
     return head[1]
 end
 
@@ -78,7 +80,8 @@ local function candidates()
     if parent then return call('ZRANGE', root .. 'children:' .. parent, 0, -1) end
 end
 
--- The next runs in the order of arrival, and whether there are no more.
+-- The next runs in the order of arrival, whether there are no more, and the number of the last that was looked for: its
+-- record may be gone, evicted or removed by hand, and the next call goes on behind it all the same.
 local function next_runs()
     if is_done() then return {}, true end
     local named = candidates()
@@ -111,28 +114,31 @@ local function next_runs()
     for _, id in ipairs(found) do
         if run_of(id) then runs[#runs + 1] = run_of(id) end
     end
-    return runs, #found < EXAMINED
+    return runs, #found < EXAMINED, tonumber(#found > 0 and call('ZSCORE', ALL, found[#found]) or nil)
 end
 
 local function chosen()
-    local runs, is_end = next_runs()
+    local runs, is_end, looked_for = next_runs()
     local found, last = {}, cursor
     for _, run in ipairs(runs) do
         if #found == limit then return found, last, false end
         if matches(run) then found[#found + 1] = run end
         last = run.seq
     end
-    return found, last, is_end
+    return found, looked_for or last, is_end
 end
 
 local runs, last, is_end = chosen()
 local answer, heads = { '' }, {}
-for n, run in ipairs(runs) do
-    heads[n] = run
-    if run.state == 'running' then run.lease = tonumber(call('ZSCORE', key('lease', run.queue), run.id)) end
-    answer[#answer + 1] = call('HGET', CALL, run.id)
-    answer[#answer + 1] = run.has_result and call('HGET', RESULT, run.id) or ''
-    answer[#answer + 1] = run.failures and call('LRANGE', root .. 'errors:' .. run.id, 0, -1) or {}
+for _, run in ipairs(runs) do
+    local blob = call('HGET', CALL, run.id)
+    if blob then
+        heads[#heads + 1] = run
+        if run.state == 'running' then run.lease = tonumber(call('ZSCORE', key('lease', run.queue), run.id)) end
+        answer[#answer + 1] = blob
+        answer[#answer + 1] = run.has_result and call('HGET', RESULT, run.id) or ''
+        answer[#answer + 1] = run.failures and call('LRANGE', root .. 'errors:' .. run.id, 0, -1) or {}
+    end
 end
 answer[1] = cmsgpack.pack({ last, is_end, heads })
 return answer

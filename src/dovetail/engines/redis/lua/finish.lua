@@ -71,7 +71,9 @@ local function requeue(run, verdict, arguments)
     end
     if arguments then
         local old = call('HGET', CALL, run.id)
-        write(CALL, run.id, old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments)
+        local new = old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments
+        write(CALL, run.id, new)
+        note_size(run, new)
     end
     run.due, run.attempt, run.worker, run.started = moment(due), attempt ~= 1 and attempt or nil, nil, nil
     line_up(run)
@@ -101,12 +103,12 @@ end
 
 local function accept_alone(verdict)
     flush()
-    local told, worked = #events, work
+    local told, worked, begun = #events, work, has_begun
     local answer = accept(verdict)
     if type(answer) == 'table' then
         roll_back()
         for last = told + 1, #events do events[last] = nil end
-        work = worked
+        work, has_begun = worked, begun
     end
     flush()
     return answer

@@ -4,6 +4,8 @@
 local known = {}   -- records by id; false: there is none
 local changed = {} -- ids of records to be written
 local scores = {}  -- sorted set -> member -> score; false: to go
+local grown = {}   -- sorted sets that something is to be added to
+local fronts = {}  -- sorted set -> its first members, as far as read; how many of them go; whether these are all
 local popped = {}  -- sorted set -> how many of its first members go, before anything else
 local fields = {}  -- hash -> field -> value; false: to go
 local pushed = {}  -- pairs of a list and what is added to it
@@ -23,6 +25,7 @@ local function put(set, member, score)
         scores[set] = members
     end
     members[member] = score
+    if score then grown[set] = true end
 end
 
 local function remove(set, member) put(set, member, false) end
@@ -58,7 +61,7 @@ local function write_scores()
         in_parts('ZREM', set, gone)
         in_parts('ZADD', set, added)
     end
-    scores = {}
+    scores, grown, fronts = {}, {}, {}
 end
 
 local function write_records()
@@ -134,19 +137,55 @@ local function flush()
     write_queues()
 end
 
--- Bytes by their value: Lua's own comparison of texts follows the server's locale.
+-- Bytes by their value: Lua's own comparison of texts follows the server's locale. Eight at a time, as ids begin alike.
 local function is_before(a, b)
-    for n = 1, math.min(#a, #b) do
+    local shorter, from = math.min(#a, #b), 1
+    while from + 7 <= shorter do
+        local a1, a2 = struct.unpack('>I4I4', a, from)
+        local b1, b2 = struct.unpack('>I4I4', b, from)
+        if a1 ~= b1 then return a1 < b1 end
+        if a2 ~= b2 then return a2 < b2 end
+        from = from + 8
+    end
+    for n = from, shorter do
         local x, y = a:byte(n), b:byte(n)
         if x ~= y then return x < y end
     end
     return #a < #b
 end
 
+-- The first members of a sorted set that only gets smaller. One after the other is taken from its front, so what was read
+-- is kept: to begin anew each time would take the square of their number.
+local function first_left(set, changes, at_most)
+    local kept = fronts[set] or { members = {}, gone = 0, is_all = false }
+    fronts[set] = kept
+    local found, n = {}, kept.gone + 1
+    while #found < at_most do
+        local member = kept.members[n]
+        if member then
+            if changes[member] == nil then
+                found[#found + 1] = member
+            elseif #found == 0 then
+                kept.gone = n
+            end
+            n = n + 1
+        elseif kept.is_all then
+            break
+        else
+            local count = #kept.members
+            local more = call('ZRANGE', set, count, count + math.max(count, at_most, 10) - 1)
+            for _, each in ipairs(more) do kept.members[#kept.members + 1] = each end
+            kept.is_all = #more == 0
+        end
+    end
+    return found
+end
+
 -- The first members of a sorted set, at most so many, as this script leaves it.
 local function first(set, at_most)
     local changes = scores[set]
     if not changes then return call('ZRANGE', set, 0, at_most - 1) end
+    if not grown[set] then return first_left(set, changes, at_most) end
     local gone, found = 0, {}
     for _ in pairs(changes) do gone = gone + 1 end
     local stored = call('ZRANGE', set, 0, at_most + gone - 1, 'WITHSCORES')

@@ -89,6 +89,7 @@ local function hang_on(run, parents)
         if not parent.children then
             parent.children, changed[parent.id] = true, true
         end
+        if is_over(parent) then expire_with_record(parent) end
     end
     if #run.unmet == 0 then run.unmet = nil end
 end
@@ -113,6 +114,7 @@ local function place(draft, blob, replaced)
     end
     known[run.id], changed[run.id] = run, true
     write(CALL, run.id, blob)
+    note_size(run, blob)
     put(ALL, run.id, run.seq)
     has_begun = true
     if parents then hang_on(run, parents) end
@@ -121,6 +123,7 @@ local function place(draft, blob, replaced)
     if culprit then
         run.state = 'waiting'
         close_by_store(run, 'cancelled', doomed_text(culprit.id), culprit.id)
+        expire_with_record(run)
         run.epoch = nil
         tell_end(run)
         if run.children then settle_children(run, false) end
@@ -185,5 +188,6 @@ end
 -- Undo what a group of requests has noted so far.
 local function roll_back()
     known, changed, scores, fields, pushed, dropped = {}, {}, {}, {}, {}, {}
+    grown, fronts = {}, {}
     expiring, entered, left, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, {}, nil
 end

@@ -80,6 +80,10 @@ local function moment(due)
     return math.abs(number) < EXACT and number or string.format('%.0f', number)
 end
 
+-- A record says how long its call is if that is long: a claim brings only so much at a time.
+local LONG = 16384
+local function note_size(run, blob) run.size = #blob > LONG and #blob or nil end
+
 local function due_of(run) return tonumber(run.due) end
 
 -- What a run sorts by among those of its priority: place, due time, id. The id begins at its 18th byte.

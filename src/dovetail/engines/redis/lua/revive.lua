@@ -69,7 +69,9 @@ local function revive(id, arguments)
     if not run or not is_over(run) or is_past(run) or #live_of(name_of(run)) > 0 then return false end
     if arguments then
         local old = call('HGET', CALL, id)
-        write(CALL, id, old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments)
+        local new = old:sub(1, 4 + struct.unpack('>I4', old)) .. arguments
+        write(CALL, id, new)
+        note_size(run, new)
     end
     put_back_to_work(run, (parents_of(run)))
     revive_dependents(run)

@@ -3,7 +3,7 @@
 -- Returns for each group {placing, id, state, placing, id, state, ...}, or {false, run, reference} if a parent is unknown.
 local answers, blob = {}, BLOBS
 for n, drafts in ipairs(request) do
-    local answer, told, worked = {}, #events, work
+    local answer, told, worked, begun = {}, #events, work, has_begun
     local ids = {}
     for m, draft in ipairs(drafts) do ids[m] = draft.id end
     fetch(ids)
@@ -13,7 +13,7 @@ for n, drafts in ipairs(request) do
         if not placing then
             roll_back()
             for last = told + 1, #events do events[last] = nil end
-            answer, work = { false, name, unknown_parent }, worked
+            answer, work, has_begun = { false, name, unknown_parent }, worked, begun
             break
         end
         answer[3 * m - 2], answer[3 * m - 1], answer[3 * m] = placing, id, state

@@ -10,7 +10,6 @@ local counts, last = {}, after
 for _, id in ipairs(found) do
     local run = run_of(id)
     if run then
-        last = run.seq
         if not is_past(run) then
             local name = run.state .. ' ' .. run.queue
             local count = counts[name]
@@ -23,14 +22,19 @@ for _, id in ipairs(found) do
         end
     end
 end
+-- The last that was looked for: its record may be gone, and the next call goes on behind it all the same.
+if #found > 0 then last = tonumber(call('ZSCORE', ALL, found[#found])) end
 local listed = {}
 for _, count in pairs(counts) do listed[#listed + 1] = count end
 local answer = { cmsgpack.pack({ now, last, #found < EXAMINED, listed }) }
 if after == 0 then
     local seen = call('ZREVRANGE', SEEN, 0, -1, 'WITHSCORES')
     for n = 1, #seen, 2 do
-        answer[#answer + 1] = call('HGET', WORKERS, seen[n])
-        answer[#answer + 1] = seen[n + 1]
+        local said = call('HGET', WORKERS, seen[n])
+        if said then
+            answer[#answer + 1] = said
+            answer[#answer + 1] = seen[n + 1]
+        end
     end
 end
 return answer
