@@ -16,6 +16,8 @@ from dovetail.errors import InvalidArgument, SchemaOutdated
 LOCK_TIMEOUT = "2s"
 """How long a step waits for a table that is in use. Everybody else would wait behind it."""
 ATTEMPTS = 30
+STEP = 3600.0
+"""Seconds that the steps may take: a large table takes its time."""
 
 # Plans must not depend on statistics that are old or missing: these leave the planner nothing but the indexes. For the
 # same reason rows are looked up by `= ANY (array)`, or by a lateral query with OFFSET 0 or FOR UPDATE, never by a join
@@ -134,7 +136,7 @@ async def _apply(wire: Wire, location: Location, wanted: int) -> int:
         if version > newest():
             await check(wire, location)
         if version < wanted:
-            await wire.script(script(location.schema, version, wanted))
+            await wire.script(script(location.schema, version, wanted), patience=STEP)
         await wire.script("COMMIT")
     except BaseException:
         if wire.is_open:
