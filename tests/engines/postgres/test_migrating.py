@@ -101,7 +101,7 @@ async def test_whoever_is_migrating_is_waited_for(postgres_url: str, schema: str
     assert await waiting == 1
 
 
-@pytest.mark.parametrize("name", ["Robert'; DROP", "UPPER", "1st", "pg_own", "", "a" * 64, "a-b"])
+@pytest.mark.parametrize("name", ["Robert'; DROP", "UPPER", "1st", "pg_own", "", "a" * 44, "a-b"])
 def test_a_schema_must_have_a_plain_name(name: str) -> None:
     with pytest.raises(InvalidURL, match="schema must be a plain name"):
         PostgresEngine(f"postgresql://localhost/x?schema={quote(name)}", "docket", clock=SYSTEM_CLOCK)
@@ -118,6 +118,47 @@ async def test_a_user_without_rights_is_told_so(postgres_url: str, schema: str) 
     await engine_on(postgres_url, schema).migrate()
     with pytest.raises(EngineUnavailable, match="no right to do that"):
         await engine_on(url, schema).__aenter__()
+
+
+async def test_functions_of_others_in_the_schema_are_left_alone(postgres_url: str, schema: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.theirs (n int)".encode())
+        admin.execute(f"CREATE FUNCTION {schema}.claim(n int) RETURNS int LANGUAGE sql AS 'SELECT n'".encode())
+        await engine_on(postgres_url, schema).migrate()
+        admin.execute(engine_on(postgres_url, schema).roles().encode())
+        try:
+            rights = admin.execute(
+                "SELECT has_function_privilege('public', %s, 'EXECUTE'), has_function_privilege('public', %s, 'EXECUTE'),"
+                " has_table_privilege(%s, %s, 'SELECT')",
+                (f"{schema}.claim(int)", f"{schema}.sweep(bigint, bigint, bigint, bigint)", f"{schema}_reader",
+                 f"{schema}.theirs"),
+            ).fetchone()  # fmt: skip
+            assert rights == (True, False, False)
+        finally:
+            drop_roles(admin, schema)
+
+
+async def test_an_owner_may_migrate_without_the_right_to_create_schemas(postgres_url: str, schema: str) -> None:
+    await engine_on(postgres_url, schema).migrate()
+    user = f"{schema}_u"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(engine_on(postgres_url, schema).roles().encode())
+        admin.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'; GRANT {schema}_owner TO {user}".encode())
+        try:
+            admin.execute(f"UPDATE {schema}.schema_version SET version = 1".encode())
+            with psycopg.connect(as_user(postgres_url, user), autocommit=True) as owner:
+                owner.execute(f"ALTER TABLE {schema}.run ADD COLUMN extra int".encode())
+                with owner.transaction():
+                    owner.execute(migrating.script(schema, version=1).encode())
+            async with engine_on(as_user(postgres_url, user), schema) as engine:
+                assert await engine.holds() == []
+        finally:
+            drop_roles(admin, schema, user)
+
+
+def drop_roles(admin: psycopg.Connection[Any], schema: str, *users: str) -> None:
+    names = ", ".join([*(f"{schema}_{role}" for role in ("owner", "enqueuer", "worker", "reader")), *users])
+    admin.execute(f"DROP OWNED BY {names} CASCADE; DROP ROLE {names}".encode())
 
 
 async def test_a_read_only_server_is_refused(postgres_url: str) -> None:
