@@ -182,7 +182,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '{name}') THEN
         CREATE SCHEMA IF NOT EXISTS "{name}";
     END IF;
-END $$;"""  # noqa: S608 - a validated name
+END $$;"""
 
 
 def _folder(name: str) -> Traversable:

@@ -12,6 +12,7 @@ from dovetail.errors import UsageError
 
 try:
     import psycopg
+    from psycopg.adapt import AdaptersMap
     from psycopg.rows import tuple_row
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 except ImportError as error:
@@ -34,12 +35,22 @@ _SETTINGS = {
 }
 
 
+class Asking(psycopg.AsyncRawCursor[Any]):
+    """A cursor that is the same whatever a task has done to the connection that it writes through."""
+
+    def __init__(self, connection: Connection, adapters: AdaptersMap) -> None:
+        super().__init__(connection, row_factory=tuple_row)
+        self._adapters = adapters
+        self.format = BINARY
+
+
 class Wire:
     """One connection. Whatever goes wrong in a way that nobody expects ends it."""
 
     def __init__(self, connection: Connection, location: Location) -> None:
         self._connection = connection
         self._location = location
+        self._adapters = AdaptersMap(connection.adapters)
         self._asking = asyncio.Lock()
         self._heard: Callable[[str], None] | None = None
         self._lost: Callable[[], None] | None = None
@@ -75,8 +86,7 @@ class Wire:
             self._stop_reading()
             try:
                 async with asyncio.timeout(patience):
-                    cursor = psycopg.AsyncRawCursor(self._connection, row_factory=tuple_row)
-                    cursor.format = BINARY
+                    cursor = Asking(self._connection, self._adapters)
                     await cursor.execute(statement.encode(), values)
                     return await cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
@@ -98,7 +108,9 @@ class Wire:
             try:
                 async with asyncio.timeout(patience):
                     # A cursor of our own: whoever writes beside us may have changed what the connection makes.
-                    await psycopg.AsyncCursor(self._connection, row_factory=tuple_row).execute(statements.encode(), prepare=False)
+                    await psycopg.AsyncCursor(self._connection, row_factory=tuple_row).execute(
+                        statements.encode(), prepare=False
+                    )
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
             except TimeoutError as error:
