@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import entry_points
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dovetail.clock import Clock
 from dovetail.engine.interface import Engine
 from dovetail.errors import InvalidType, InvalidURL
 
 GROUP = "dovetail.engines"
+SECRET = re.compile(r"passw|passphrase|pwd|secret|token", re.IGNORECASE)
+"""Found in the name of an option whose value is never shown."""
 
 
 def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **options: Any) -> Engine:
@@ -20,12 +23,30 @@ def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **option
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: without its password."""
-    parts = urlsplit(url)
+    """The URL as it may be shown: without its password, wherever in it that stands."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"{url.partition('://')[0]}://***"
+    if parts.query:
+        parts = parts._replace(query="&".join(map(_masked, parts.query.split("&"))))
+        url = _with_query(url, parts.query)
     if parts.password is None:
         return url
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def _masked(option: str) -> str:
+    name, separator, _ = option.partition("=")
+    return f"{name}=***" if separator and SECRET.search(unquote(name)) else option
+
+
+def _with_query(url: str, query: str) -> str:
+    # Not by urlunsplit, which drops an empty host.
+    before, _, rest = url.partition("?")
+    _, hash_sign, fragment = rest.partition("#")
+    return f"{before}?{query}{hash_sign}{fragment}"
 
 
 def _scheme(url: str) -> str:

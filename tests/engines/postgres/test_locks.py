@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -33,7 +34,7 @@ async def other(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection]:
         yield other
 
 
-async def limited_runs(engine: PostgresEngine, **fields: int) -> None:
+async def limited_runs(engine: PostgresEngine, **fields: Any) -> None:
     await engine.schedule([NewRun(new_id(), key, "task", limits=(Limit(key, 5),), **fields) for key in LIMITS])
 
 

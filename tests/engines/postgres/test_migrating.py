@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -128,8 +128,8 @@ async def test_functions_of_others_in_the_schema_are_left_alone(postgres_url: st
         admin.execute(engine_on(postgres_url, schema).roles().encode())
         try:
             rights = admin.execute(
-                "SELECT has_function_privilege('public', %s, 'EXECUTE'), has_function_privilege('public', %s, 'EXECUTE'),"
-                " has_table_privilege(%s, %s, 'SELECT')",
+                "SELECT has_function_privilege('public', %s, 'EXECUTE'),"
+                " has_function_privilege('public', %s, 'EXECUTE'), has_table_privilege(%s, %s, 'SELECT')",
                 (f"{schema}.claim(int)", f"{schema}.sweep(bigint, bigint, bigint, bigint)", f"{schema}_reader",
                  f"{schema}.theirs"),
             ).fetchone()  # fmt: skip
@@ -176,6 +176,33 @@ async def test_a_password_is_never_shown() -> None:
     with pytest.raises(EngineUnavailable) as refused:
         await PostgresEngine("postgresql://me:secret@127.0.0.1:1/x", "docket", clock=SYSTEM_CLOCK).__aenter__()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["password=secret", "sslmode=disable&sslpassword=secret", "p%61ssword=secret"])
+async def test_a_password_among_the_options_is_never_shown(option: str) -> None:
+    with pytest.raises(InvalidURL) as refused:
+        PostgresEngine(f"postgresql://me@127.0.0.1:1/x?{option}&pooled=maybe", "docket", clock=SYSTEM_CLOCK)
+    assert "secret" not in str(refused.value)
+    assert "***&pooled=maybe" in str(refused.value)
+
+
+def test_an_address_that_cannot_be_read_is_not_shown() -> None:
+    with pytest.raises(InvalidURL, match=r"'postgresql://\*\*\*' cannot be read"):
+        PostgresEngine("postgresql://me:secret@[::1/x", "docket", clock=SYSTEM_CLOCK)
+
+
+async def test_a_database_that_is_not_unicode_is_refused(postgres_url: str) -> None:
+    name = f"latin_{new_id().replace('-', '')}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(
+            f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0".encode()
+        )
+        try:
+            url = urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))
+            with pytest.raises(EngineUnavailable, match="the database keeps text as LATIN1; Dovetail needs UTF8"):
+                await engine_on(url).__aenter__()
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 async def test_a_standby_is_refused_and_what_it_becomes_is_taken(postgres_server: PostgresServer) -> None:
