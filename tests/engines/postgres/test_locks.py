@@ -42,7 +42,8 @@ async def hold_the_first(other: psycopg.AsyncConnection, engine: PostgresEngine)
     """Lock the limit that comes first in the order of locks; the class of these locks."""
     class_of = "hashtext('dovetail/limits/' || (SELECT id FROM dovetail.docket WHERE name = %s))"
     rows = await other.execute(
-        f"SELECT {class_of}, pg_advisory_xact_lock({class_of}, MIN(hashtext(each) & 1023)) FROM unnest(%s) AS each",
+        f"SELECT {class_of}, pg_advisory_xact_lock({class_of}, MIN(hashtext(each) & 1023))"
+        " FROM unnest(%s::text[]) AS each",
         (engine._name, engine._name, LIMITS),  # pyright: ignore[reportPrivateUsage]
     )
     row = await rows.fetchone()
