@@ -1,6 +1,7 @@
 """Scheduling in the caller's transaction: with every kind of connection, committed or rolled back with his work."""
 
 import asyncio
+import json
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +16,7 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, scalar_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -80,6 +81,21 @@ async def asyncpg_from_a_pool(url: str) -> AsyncIterator[Any]:
         yield connection
 
 
+@asynccontextmanager
+async def psycopg_with_scalars(url: str) -> AsyncIterator[Any]:
+    connecting: Any = psycopg.AsyncConnection.connect
+    async with await connecting(url, row_factory=scalar_row, cursor_factory=psycopg.AsyncRawCursor) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def asyncpg_with_codecs(url: str) -> AsyncIterator[Any]:
+    async with asyncpg_alone(url) as connection:
+        await connection.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        await connection.set_type_codec("uuid", encoder=lambda given: given.hex, decoder=str, schema="pg_catalog")
+        yield connection
+
+
 def _dialect(url: str, driver: str) -> str:
     return url.replace("postgresql://", f"postgresql+{driver}://")
 
@@ -134,7 +150,9 @@ POSTGRES: dict[str, Open] = {
     "psycopg": psycopg_sync,
     "psycopg with dict rows": psycopg_with_dicts,
     "psycopg async": psycopg_async,
+    "psycopg with scalars and raw cursors": psycopg_with_scalars,
     "asyncpg": asyncpg_alone,
+    "asyncpg with codecs of the caller's": asyncpg_with_codecs,
     "asyncpg from a pool": asyncpg_from_a_pool,
     "SQLAlchemy connection": sqlalchemy_connection,
     "SQLAlchemy session": sqlalchemy_session,
@@ -229,6 +247,23 @@ class TestPostgres:
         with pytest.raises(InvalidArgument, match="no transaction open"):
             await postgres.add(noop, connection=connection)(1)
         await connection.close()
+
+    async def test_a_connection_of_sqlalchemys_that_commits_by_itself_is_refused(
+        self, postgres: Docket, postgres_url: str
+    ) -> None:
+        engine = sqlalchemy.create_engine(_dialect(postgres_url, "psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection, Session(engine) as session:
+            for each in (connection, session):
+                with pytest.raises(InvalidArgument, match="no transaction open"):
+                    await postgres.add(noop, connection=each)(1)
+        engine.dispose()
+        for driver in ("psycopg", "asyncpg"):
+            async_engine = create_async_engine(_dialect(postgres_url, driver), isolation_level="AUTOCOMMIT")
+            async with async_engine.connect() as connection, AsyncSession(async_engine) as session:
+                for each in (connection, session):
+                    with pytest.raises(InvalidArgument, match="no transaction open"):
+                        await postgres.add(noop, connection=each)(1)
+            await async_engine.dispose()
 
     async def test_a_connection_to_another_database_is_refused(self, postgres: Docket, postgres_url: str) -> None:
         name = f"other_{new_id().replace('-', '')}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from importlib.metadata import entry_points
 from typing import Any
+from urllib.parse import unquote
 
 from dovetail.clock import Clock
 from dovetail.engine.interface import Engine
 from dovetail.errors import InvalidType, InvalidURL
 
 GROUP = "dovetail.engines"
-_PASSWORD_OPTION = re.compile(r"([?&][a-z_]*password=)[^&#@]*")
+_OPTION = re.compile(r"([?&])([^=&#@]*)=([^&#@]*)")
+_SECRET = re.compile(r"passw|passphrase|pwd|secret|token", re.IGNORECASE)
+"""Found in the name of an option whose value is never shown."""
 
 
 def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **options: Any) -> Engine:
@@ -21,14 +24,19 @@ def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **option
 
 
 def redacted(url: str) -> str:
-    """The URL as it may be shown: without its passwords, even if they are not written as they should be."""
+    """The URL as it may be shown: without its passwords, wherever they stand, and even if they are not written as they
+    should be."""
     scheme, separator, rest = url.partition("://")
-    rest = _PASSWORD_OPTION.sub(r"\1***", rest)
+    rest = _OPTION.sub(_masked, rest)
     credentials, at, place = rest.rpartition("@")  # the last of all: a password may hold whatever ends a host
     user, colon, _ = credentials.partition(":")
     if not at or not colon or rest.startswith("/"):
         return scheme + separator + rest
     return f"{scheme}://{user}:***@{place}"
+
+
+def _masked(option: re.Match[str]) -> str:
+    return f"{option[1]}{option[2]}=***" if _SECRET.search(unquote(option[2])) else option[0]
 
 
 def _scheme(url: str) -> str:

@@ -12,12 +12,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
+from psycopg.types.string import StrDumper, TextLoader
 
 from dovetail import Docket, TaskTransaction, Worker
 from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown, UsageError
 from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new_id
+from dovetail.worker import completing
 from tests.engines.postgres.effects import TABLE, leave_effect
 from tests.system.harness import eventually
 
@@ -87,6 +90,72 @@ async def test_a_task_whose_commit_fails_has_failed(docket: Docket, postgres_url
         await worker.run_until_finished()
     assert await effects(postgres_url, docket) == {}
     assert await states(docket) == {State.FAILED: 1}
+
+
+async def failure_of_the_only_run(docket: Docket) -> str:
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    (run,) = await docket.engine.find(RunQuery())
+    assert run.state is State.FAILED
+    return run.error or ""
+
+
+async def test_a_task_that_swallowed_an_error_is_told_so(docket: Docket) -> None:
+    async def swallow(connection: Any = TaskTransaction()) -> None:
+        with pytest.raises(psycopg.Error):
+            await connection.execute("SELECT 1 / 0")
+
+    await docket.add(swallow)()
+    assert "the error was swallowed" in await failure_of_the_only_run(docket)
+
+
+async def test_a_task_without_the_right_to_finish_fails_at_once(docket: Docket, users: dict[str, str]) -> None:
+    async def step_down(connection: Any = TaskTransaction()) -> None:
+        await connection.execute("SET ROLE test_reader")
+
+    await docket.add(step_down)()
+    assert "no right to do that" in await failure_of_the_only_run(docket)
+
+
+async def test_a_commit_that_never_succeeds_is_given_up(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "SETBACKS", 4)
+    tries = 0
+
+    async def cut_the_branch(connection: Any = TaskTransaction()) -> None:
+        nonlocal tries
+        tries += 1
+        with pytest.raises(psycopg.Error):
+            await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    await docket.add(cut_the_branch)()
+    assert "the connection" in await failure_of_the_only_run(docket)
+    assert tries == 4
+
+
+def test_the_pause_after_a_setback_grows_to_a_bound() -> None:
+    pauses = [completing.pause_after(count) for count in range(1, completing.SETBACKS)]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (timedelta(), completing.LONGEST)
+
+
+async def test_what_a_task_does_to_its_connection_ends_with_it(docket: Docket) -> None:
+    pids: list[int] = []
+
+    async def make_a_mess(connection: Any = TaskTransaction()) -> None:
+        await connection.execute("CREATE TEMP TABLE mess (n int)")
+        await connection.execute("SET SESSION statement_timeout = '10min'")
+        connection.row_factory = dict_row
+        connection.adapters.register_loader("text", TextLoader)
+        connection.adapters.register_dumper(int, StrDumper)
+        connection.cursor_factory = psycopg.AsyncRawCursor
+        pids.append(connection.info.backend_pid)
+
+    for _ in range(3):
+        await docket.add(make_a_mess)()
+    async with Worker(docket, concurrency=1) as worker:
+        await worker.run_until_finished()
+    assert await states(docket) == {State.COMPLETED: 3}
+    assert len(set(pids)) == 3
 
 
 async def test_a_task_cannot_commit_by_itself(docket: Docket) -> None:

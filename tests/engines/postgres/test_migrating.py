@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -16,7 +16,7 @@ from dovetail.model import new_id
 from tests.engines.conftest import as_user
 from tests.servers.postgres import PostgresServer
 
-DIGESTS = {1: "3e55a79a0c384d68"}
+DIGESTS = {1: "7f4010980a607b1c"}
 """Of the functions, by the version of the schema that they belong to."""
 
 
@@ -101,7 +101,7 @@ async def test_whoever_is_migrating_is_waited_for(postgres_url: str, schema: str
     assert await waiting == 1
 
 
-@pytest.mark.parametrize("name", ["Robert'; DROP", "UPPER", "1st", "pg_own", "", "a" * 64, "a-b"])
+@pytest.mark.parametrize("name", ["Robert'; DROP", "UPPER", "1st", "pg_own", "", "a" * 44, "a-b"])
 def test_a_schema_must_have_a_plain_name(name: str) -> None:
     with pytest.raises(InvalidURL, match="schema must be a plain name"):
         PostgresEngine(f"postgresql://localhost/x?schema={quote(name)}", "docket", clock=SYSTEM_CLOCK)
@@ -120,6 +120,47 @@ async def test_a_user_without_rights_is_told_so(postgres_url: str, schema: str) 
         await engine_on(url, schema).__aenter__()
 
 
+async def test_functions_of_others_in_the_schema_are_left_alone(postgres_url: str, schema: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.theirs (n int)".encode())
+        admin.execute(f"CREATE FUNCTION {schema}.claim(n int) RETURNS int LANGUAGE sql AS 'SELECT n'".encode())
+        await engine_on(postgres_url, schema).migrate()
+        admin.execute(engine_on(postgres_url, schema).roles().encode())
+        try:
+            rights = admin.execute(
+                "SELECT has_function_privilege('public', %s, 'EXECUTE'),"
+                " has_function_privilege('public', %s, 'EXECUTE'), has_table_privilege(%s, %s, 'SELECT')",
+                (f"{schema}.claim(int)", f"{schema}.sweep(bigint, bigint, bigint, bigint)", f"{schema}_reader",
+                 f"{schema}.theirs"),
+            ).fetchone()  # fmt: skip
+            assert rights == (True, False, False)
+        finally:
+            drop_roles(admin, schema)
+
+
+async def test_an_owner_may_migrate_without_the_right_to_create_schemas(postgres_url: str, schema: str) -> None:
+    await engine_on(postgres_url, schema).migrate()
+    user = f"{schema}_u"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(engine_on(postgres_url, schema).roles().encode())
+        admin.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'; GRANT {schema}_owner TO {user}".encode())
+        try:
+            admin.execute(f"UPDATE {schema}.schema_version SET version = 1".encode())
+            with psycopg.connect(as_user(postgres_url, user), autocommit=True) as owner:
+                owner.execute(f"ALTER TABLE {schema}.run ADD COLUMN extra int".encode())
+                with owner.transaction():
+                    owner.execute(migrating.script(schema, version=1).encode())
+            async with engine_on(as_user(postgres_url, user), schema) as engine:
+                assert await engine.holds() == []
+        finally:
+            drop_roles(admin, schema, user)
+
+
+def drop_roles(admin: psycopg.Connection[Any], schema: str, *users: str) -> None:
+    names = ", ".join([*(f"{schema}_{role}" for role in ("owner", "enqueuer", "worker", "reader")), *users])
+    admin.execute(f"DROP OWNED BY {names} CASCADE; DROP ROLE {names}".encode())
+
+
 async def test_a_read_only_server_is_refused(postgres_url: str) -> None:
     read_only = engine_on(postgres_url, None, options="-c%20default_transaction_read_only%3Don")
     with pytest.raises(EngineUnavailable, match="read-only transactions; Dovetail writes"):
@@ -135,6 +176,33 @@ async def test_a_password_is_never_shown() -> None:
     with pytest.raises(EngineUnavailable) as refused:
         await PostgresEngine("postgresql://me:secret@127.0.0.1:1/x", "docket", clock=SYSTEM_CLOCK).__aenter__()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["password=secret", "sslmode=disable&sslpassword=secret", "p%61ssword=secret"])
+async def test_a_password_among_the_options_is_never_shown(option: str) -> None:
+    with pytest.raises(InvalidURL) as refused:
+        PostgresEngine(f"postgresql://me@127.0.0.1:1/x?{option}&pooled=maybe", "docket", clock=SYSTEM_CLOCK)
+    assert "secret" not in str(refused.value)
+    assert "***&pooled=maybe" in str(refused.value)
+
+
+def test_an_address_that_cannot_be_read_is_not_shown() -> None:
+    with pytest.raises(InvalidURL, match=r":\*\*\*@.*cannot be read"):
+        PostgresEngine("postgresql://me:secret@[::1/x", "docket", clock=SYSTEM_CLOCK)
+
+
+async def test_a_database_that_is_not_unicode_is_refused(postgres_url: str) -> None:
+    name = f"latin_{new_id().replace('-', '')}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(
+            f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0".encode()
+        )
+        try:
+            url = urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))
+            with pytest.raises(EngineUnavailable, match="the database keeps text as LATIN1; Dovetail needs UTF8"):
+                await engine_on(url).__aenter__()
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 async def test_a_standby_is_refused_and_what_it_becomes_is_taken(postgres_server: PostgresServer) -> None:

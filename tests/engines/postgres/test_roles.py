@@ -1,10 +1,11 @@
 """Roles: each may do what its name says, and no more. That a worker may do all that a worker does is shown by the
 conformance suite, which runs as one."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dovetail import Docket
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineUnavailable
@@ -21,6 +22,16 @@ async def test_an_enqueuer_schedules_and_cancels_and_no_more(users: dict[str, st
             await engine.claim("worker", 1, lease=LEASE)
         with pytest.raises(EngineUnavailable, match="no right to do that"):
             await engine.find(RunQuery())
+
+
+async def test_an_enqueuer_uses_a_docket(users: dict[str, str]) -> None:
+    async def greet(name: str) -> None: ...
+
+    async with Docket(new_id(), users["enqueuer"]) as docket:
+        await docket.add(greet, key="one")("you")
+        await docket.add_many([docket.call(greet)("all")])
+        await docket.replace(greet, datetime.now(UTC), "one")("me")
+        await docket.cancel("one")
 
 
 async def test_a_reader_looks_and_no_more(users: dict[str, str]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from dovetail.engine.threads import in_djangos_thread
 from dovetail.errors import InvalidArgument, InvalidType
 
-TYPES = ("bigint", "uuid", "bigint", "jsonb", "bytea")
-"""What `schedule_within` takes."""
+TYPES = ("bigint", "text AS uuid", "bigint", "text AS jsonb", "bytea")
+"""What `schedule_within` takes. Types that a caller may have given another form on the connection go as text."""
 
 KNOWN = (
     "a psycopg connection (sync or async), an asyncpg connection, a SQLAlchemy Session, Connection, AsyncSession or"
@@ -31,8 +31,13 @@ async def ask(connection: Any, function: str, values: Sequence[Any]) -> Any:
 
 
 def _statement(function: str, mark: Callable[[int], str]) -> str:
-    marks = ", ".join(f"CAST({mark(n)} AS {kind})" for n, kind in enumerate(TYPES, 1))
-    return f"SELECT {function}({marks})"
+    return f"SELECT {function}({', '.join(_cast(mark(n), kind) for n, kind in enumerate(TYPES, 1))})"
+
+
+def _cast(value: str, kinds: str) -> str:
+    for kind in kinds.split(" AS "):
+        value = f"CAST({value} AS {kind})"
+    return value
 
 
 def _needs_transaction() -> InvalidArgument:
@@ -46,17 +51,21 @@ def _needs_transaction() -> InvalidArgument:
 
 
 async def _psycopg(connection: Any, function: str, values: Sequence[Any]) -> Any:
+    import psycopg
+
     _check_psycopg(connection)
-    with connection.cursor() as cursor:
+    with _plain(psycopg.Cursor, connection) as cursor:
         cursor.execute(_statement(function, lambda _: "%s"), values)
-        return _first(cursor.fetchone())
+        return cursor.fetchone()[0]
 
 
 async def _psycopg_async(connection: Any, function: str, values: Sequence[Any]) -> Any:
+    import psycopg
+
     _check_psycopg(connection)
-    async with connection.cursor() as cursor:
+    async with _plain(psycopg.AsyncCursor, connection) as cursor:
         await cursor.execute(_statement(function, lambda _: "%s"), values)
-        return _first(await cursor.fetchone())
+        return (await cursor.fetchone())[0]
 
 
 def _check_psycopg(connection: Any) -> None:
@@ -64,9 +73,11 @@ def _check_psycopg(connection: Any) -> None:
         raise _needs_transaction()
 
 
-def _first(row: Any) -> Any:
-    """The only column, whatever a row is made into."""
-    return next(iter(row.values())) if isinstance(row, dict) else row[0]  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+def _plain(kind: Any, connection: Any) -> Any:
+    """A cursor as the driver makes it by itself, whatever cursors and rows the caller wants."""
+    from psycopg.rows import tuple_row
+
+    return kind(connection, row_factory=tuple_row)
 
 
 # asyncpg
@@ -89,12 +100,21 @@ def _sqlalchemy_call(function: str, values: Sequence[Any]) -> tuple[Any, dict[st
     return text(_statement(function, lambda n: f":value{n}")), named
 
 
+def _check_sqlalchemy(connection: Any) -> None:
+    # It begins a transaction by itself, unless it was told to commit every statement.
+    if connection is not None and getattr(connection.connection.dbapi_connection, "autocommit", False):
+        raise _needs_transaction()
+
+
 async def _sqlalchemy(connection: Any, function: str, values: Sequence[Any]) -> Any:
+    _check_sqlalchemy(connection.connection() if callable(connection.connection) else connection)
     statement, named = _sqlalchemy_call(function, values)
     return connection.execute(statement, named).scalar_one()
 
 
 async def _sqlalchemy_async(connection: Any, function: str, values: Sequence[Any]) -> Any:
+    opened = connection if hasattr(connection, "sync_connection") else await connection.connection()
+    _check_sqlalchemy(opened.sync_connection)
     statement, named = _sqlalchemy_call(function, values)
     return (await connection.execute(statement, named)).scalar_one()
 

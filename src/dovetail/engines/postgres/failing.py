@@ -17,6 +17,7 @@ from dovetail.errors import (
     SchemaOutdated,
     StoreDamaged,
     UnknownParent,
+    UsageError,
 )
 
 UNKNOWN_PARENT = "DV001"
@@ -26,10 +27,15 @@ _FULL = frozenset({"53100", "53200"})
 _READ_ONLY = "25006"
 _MISSING = frozenset({"3F000", "42P01", "42883", "42703"})
 _DENIED = "42501"
+_ABORTED = "25P02"
 
 
 class Contended(EngineUnavailable):
     """Others were in the way: a deadlock, a serialization failure, a lock that took too long. Nothing was done."""
+
+
+class Denied(EngineUnavailable):
+    """The user has no right to do that. Nothing was done, and it will be no better the next time."""
 
 
 class ConnectionLost(OutcomeUnknown):
@@ -52,7 +58,12 @@ def translated(error: Exception, location: Location, state: str | None = None) -
     if state == _READ_ONLY:
         return EngineUnavailable(f"{where} is read-only: {said}; name the primary server")
     if state == _DENIED:
-        return EngineUnavailable(f"{where}: this user has no right to do that: {said}; see `dovetail migrate --sql`")
+        return Denied(f"{where}: this user has no right to do that: {said}; see `dovetail migrate --sql`")
+    if state == _ABORTED:
+        return UsageError(
+            "a statement in this transaction failed before, and the error was swallowed, so nothing of it can be"
+            " committed; let the error out, or put what may fail into `async with connection.transaction()`"
+        )
     if state in _MISSING:
         return SchemaOutdated(f"{where}: the schema {location.schema!r} is not as this version needs it: {said}")
     if state.startswith(("53", "57", "58")):

@@ -10,7 +10,7 @@ from dovetail.engine.registry import redacted
 from dovetail.errors import InvalidURL
 
 DEFAULT_SCHEMA = "dovetail"
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,42}")  # names of roles and channels begin with it, and 63 is the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def locate(url: str) -> Location:
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidURL(
             f"url {redacted(url)!r}: schema must be a plain name, such as 'dovetail': lower-case letters, digits and"
-            f" underscores, at most 63, not {schema!r}"
+            f" underscores, at most 43, not {schema!r}"
         )
     pooled = ours.get("pooled", "false")
     if pooled not in ("true", "false"):

@@ -16,6 +16,8 @@ from dovetail.errors import InvalidArgument, SchemaOutdated
 LOCK_TIMEOUT = "2s"
 """How long a step waits for a table that is in use. Everybody else would wait behind it."""
 ATTEMPTS = 30
+STEP = 3600.0
+"""Seconds that the steps may take: a large table takes its time."""
 
 # Plans must not depend on statistics that are old or missing: these leave the planner nothing but the indexes. For the
 # same reason rows are looked up by `= ANY (array)`, or by a lateral query with OFFSET 0 or FOR UPDATE, never by a join
@@ -58,7 +60,7 @@ def functions(schema: str) -> str:
 def script(schema: str, version: int = 0, to: int | None = None) -> str:
     """What brings a schema from one version to another, as SQL to read, or to run by hand in one transaction."""
     wanted = _wanted(to)
-    parts = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET LOCAL search_path = "{schema}", pg_temp;']
+    parts = [_schema(schema), f'SET LOCAL search_path = "{schema}", pg_temp;']
     parts += [text for number, text in steps() if version < number <= wanted]
     if wanted == newest():
         parts += [functions(schema), _grants(schema)]
@@ -76,9 +78,16 @@ def roles(schema: str) -> str:
         _folder("sql")
         .joinpath("roles.sql")
         .read_text(encoding="utf-8")
+        .replace("{names}", ", ".join(f'"{schema}".{table}' for table in tables()))
+        .replace("{{tables}}", f"{{{','.join(tables())}}}")
         .replace("{schema}", f'"{schema}"')
         .replace("{prefix}", schema)
     )
+
+
+def tables() -> list[str]:
+    found = [name for _, text in steps() for name in re.findall(r"^CREATE (?:TABLE|VIEW) (\w+)", text, re.MULTILINE)]
+    return [*found, "schema_version"]
 
 
 async def version_of(wire: Wire, location: Location) -> int:
@@ -134,7 +143,7 @@ async def _apply(wire: Wire, location: Location, wanted: int) -> int:
         if version > newest():
             await check(wire, location)
         if version < wanted:
-            await wire.script(script(location.schema, version, wanted))
+            await wire.script(script(location.schema, version, wanted), patience=STEP)
         await wire.script("COMMIT")
     except BaseException:
         if wire.is_open:
@@ -151,8 +160,29 @@ def _wanted(to: int | None) -> int:
 
 
 def _grants(schema: str) -> str:
-    # A function may be called by everyone unless that is taken away.
-    return f'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA "{schema}" FROM PUBLIC;'
+    # A function may be called by everyone unless that is taken away. Ours are those that this transaction has made: the
+    # schema may hold others' too. The comment tells them apart later.
+    return f"""DO $$
+DECLARE
+    ours regprocedure;
+BEGIN
+    FOR ours IN
+        SELECT oid FROM pg_proc WHERE pronamespace = '"{schema}"'::regnamespace AND xmin = pg_current_xact_id()::xid
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', ours);
+        EXECUTE format('COMMENT ON FUNCTION %s IS ''Dovetail''', ours);
+    END LOOP;
+END $$;"""  # noqa: S608 - a validated name
+
+
+def _schema(name: str) -> str:
+    # Even IF NOT EXISTS asks for the right to create one, which who may migrate need not have.
+    return f"""DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '{name}') THEN
+        CREATE SCHEMA IF NOT EXISTS "{name}";
+    END IF;
+END $$;"""
 
 
 def _folder(name: str) -> Traversable:

@@ -12,7 +12,7 @@ from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.wire import Connection, Wire
 from dovetail.errors import DovetailError, EngineUnavailable
 
-SIZE = 6
+SIZE = 12
 """How many statements of one engine may be under way at a time."""
 OLDEST = 130000
 
@@ -80,9 +80,10 @@ class Pool:
 
 async def check_server(wire: Wire, location: Location, durability: str) -> None:
     """Refuse a standby: what is claimed there could be claimed elsewhere too. See to the durability asked for."""
-    ((standby, read_only, version, standbys),) = await wire.ask(
+    ((standby, read_only, version, standbys, encoding),) = await wire.ask(
         "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean,"
-        " current_setting('server_version_num')::integer, current_setting('synchronous_standby_names')"
+        " current_setting('server_version_num')::integer, current_setting('synchronous_standby_names'),"
+        " current_setting('server_encoding')"
     )
     if standby or read_only:
         what = "a standby" if standby else "set to read-only transactions"
@@ -91,6 +92,8 @@ async def check_server(wire: Wire, location: Location, durability: str) -> None:
         raise EngineUnavailable(
             f"{location.shown}: PostgreSQL {version // 10000} is too old; Dovetail needs 13 or later"
         )
+    if encoding != "UTF8":
+        raise EngineUnavailable(f"{location.shown}: the database keeps text as {encoding}; Dovetail needs UTF8")
     if durability == "replicated" and not standbys:
         raise EngineUnavailable(
             f"{location.shown}: durability 'replicated' needs synchronous_standby_names to be set on the server"

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from dovetail.engines.postgres.failing import Denied
 from dovetail.engines.postgres.pool import Pool
 from dovetail.engines.postgres.wire import Wire
 from dovetail.errors import DovetailError, UsageError
@@ -60,6 +61,9 @@ class TaskTransaction:
             else:
                 await self._wire.script("COMMIT")
                 await self._end()
+        except Denied as error:
+            await self.abandon()
+            raise UsageError(f"the transaction of the task cannot be finished by its user: {error}") from error
         except BaseException:
             await self.abandon()
             raise
@@ -76,11 +80,8 @@ class TaskTransaction:
         await self._end()
 
     async def _end(self) -> None:
-        """Leave nothing of the task's behind for the next that gets this connection."""
+        """No other task gets this connection: settings, temporary tables, locks, adapters, whatever the task has left
+        on either side of it, go with it."""
         self._is_over = True
-        try:
-            if self._wire.is_open:
-                await self._wire.script("RESET ALL; SELECT pg_advisory_unlock_all(); UNLISTEN *")
-        except DovetailError:
-            await self._wire.close()
+        await self._wire.close()
         await self._pool.give_back(self._wire)

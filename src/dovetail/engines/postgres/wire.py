@@ -12,6 +12,8 @@ from dovetail.errors import UsageError
 
 try:
     import psycopg
+    from psycopg.adapt import AdaptersMap
+    from psycopg.rows import tuple_row
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 except ImportError as error:
     raise UsageError("PostgreSQL needs a driver: pip install 'dovetail-tasks[postgres]'") from error
@@ -33,15 +35,26 @@ _SETTINGS = {
 }
 
 
+class Asking(psycopg.AsyncRawCursor[Any]):
+    """A cursor that is the same whatever a task has done to the connection that it writes through."""
+
+    def __init__(self, connection: Connection, adapters: AdaptersMap) -> None:
+        super().__init__(connection, row_factory=tuple_row)
+        self._adapters = adapters
+        self.format = BINARY
+
+
 class Wire:
     """One connection. Whatever goes wrong in a way that nobody expects ends it."""
 
     def __init__(self, connection: Connection, location: Location) -> None:
         self._connection = connection
         self._location = location
+        self._adapters = AdaptersMap(connection.adapters)
         self._asking = asyncio.Lock()
         self._heard: Callable[[str], None] | None = None
         self._lost: Callable[[], None] | None = None
+        self._watched: int | None = None
 
     @classmethod
     async def connect(cls, location: Location, kind: type[Connection] = psycopg.AsyncConnection) -> Wire:
@@ -73,8 +86,7 @@ class Wire:
             self._stop_reading()
             try:
                 async with asyncio.timeout(patience):
-                    cursor = psycopg.AsyncRawCursor(self._connection)
-                    cursor.format = BINARY
+                    cursor = Asking(self._connection, self._adapters)
                     await cursor.execute(statement.encode(), values)
                     return await cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
@@ -89,14 +101,24 @@ class Wire:
             finally:
                 self._read_on()
 
-    async def script(self, statements: str) -> None:
+    async def script(self, statements: str, *, patience: float = PATIENCE) -> None:
         """Run several statements that take nothing and bring nothing."""
         async with self._asking:
             self._stop_reading()
             try:
-                await self._connection.execute(statements.encode(), prepare=False)
+                async with asyncio.timeout(patience):
+                    # A cursor of our own: whoever writes beside us may have changed what the connection makes.
+                    await psycopg.AsyncCursor(self._connection, row_factory=tuple_row).execute(
+                        statements.encode(), prepare=False
+                    )
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
+            except TimeoutError as error:
+                await self.close()
+                raise unavailable(error, self._location, sent=True) from error
+            except BaseException:
+                await self.close()
+                raise
             finally:
                 self._read_on()
 
@@ -115,11 +137,14 @@ class Wire:
 
     def _read_on(self) -> None:
         if self._heard is not None and self.is_open:
-            asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
+            self._watched = self._connection.fileno()
+            asyncio.get_running_loop().add_reader(self._watched, self._read)
 
     def _stop_reading(self) -> None:
-        if self._heard is not None and self.is_open:
-            asyncio.get_running_loop().remove_reader(self._connection.fileno())
+        # By the number it had: libpq closes a socket that it finds broken, and the number may soon be a stranger's.
+        if self._watched is not None:
+            watched, self._watched = self._watched, None
+            asyncio.get_running_loop().remove_reader(watched)
 
     def _read(self) -> None:
         line = self._connection.pgconn

@@ -24,7 +24,8 @@ BEGIN
 END
 $$;
 
--- One claimer or finisher at a time per limit. Limits share a bounded number of locks.
+-- One claimer or finisher at a time per limit. Limits share a bounded number of locks. They are waited for once in a
+-- transaction, all together and in one order, so that none wait in a circle; whoever needs more later only tries.
 CREATE OR REPLACE FUNCTION lock_limits(of_docket bigint, keys text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     class integer := hashtext('{name}/limits/' || of_docket);
@@ -72,6 +73,7 @@ $$;
 CREATE OR REPLACE FUNCTION begin_telling(of_docket bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('dovetail.told', '', true), set_config('dovetail.work', '', true),
+        set_config('dovetail.turns', '', true),
         set_config('dovetail.telling', CASE WHEN is_heard(of_docket, 's') THEN 'on' ELSE '' END, true);
 END
 $$;

@@ -22,23 +22,55 @@ BEGIN
 END
 $$;
 
--- A woken run that goes without having started hands its turn to the next.
-CREATE OR REPLACE FUNCTION pass_turn_on(of_docket bigint, turn text) RETURNS void LANGUAGE plpgsql AS $$
+-- A woken run that goes without having started hands its turn to the next: once all of the batch are gone, since their
+-- limits are locked together.
+CREATE OR REPLACE FUNCTION pass_turn_on(turn text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF turn IS NOT NULL THEN
-        PERFORM lock_limits(of_docket, ARRAY[turn]);
-        PERFORM wake_next(of_docket, turn);
+        PERFORM set_config('dovetail.turns', current_setting('dovetail.turns') || ',' || to_json(turn), true);
     END IF;
 END
 $$;
 
--- Give back the slots of a run that is no longer running; each wakes the next in line.
+CREATE OR REPLACE FUNCTION pass_turns_on(of_docket bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    turns text[];
+    turn text;
+BEGIN
+    IF current_setting('dovetail.turns') = '' THEN
+        RETURN;
+    END IF;
+    turns := ARRAY(
+        SELECT jsonb_array_elements_text(('[' || substr(current_setting('dovetail.turns'), 2) || ']')::jsonb)
+    );
+    PERFORM set_config('dovetail.turns', '', true), lock_limits(of_docket, turns);
+    FOREACH turn IN ARRAY turns LOOP
+        PERFORM wake_next(of_docket, turn);
+    END LOOP;
+END
+$$;
+
+-- Lock the limits in which these runs hold slots, before any of them is touched: a claimer may be parking a run on one
+-- right now, and would wait for us as we for him.
+CREATE OR REPLACE FUNCTION lock_slots(of_docket bigint, ids text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM slot WHERE docket = of_docket) THEN
+        RETURN;
+    END IF;
+    PERFORM lock_limits(of_docket, ARRAY(
+        SELECT DISTINCT each->>'key' FROM unnest(ids) AS told (id) CROSS JOIN LATERAL (
+            SELECT limits FROM run WHERE docket = of_docket AND id = told.id AND limits IS NOT NULL OFFSET 0
+        ) AS held CROSS JOIN LATERAL jsonb_array_elements(held.limits) AS each
+        WHERE each->>'span' IS NULL
+    ));
+END
+$$;
+
+-- Give back the slots of a run that is no longer running; each wakes the next in line. They are locked: see lock_slots.
 CREATE OR REPLACE FUNCTION free_slots(of_docket bigint, run_id text, limits jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     freed text;
 BEGIN
-    -- Before a slot is freed: a claimer may be parking a run on this limit right now.
-    PERFORM lock_limits(of_docket, limit_keys(limits));
     FOR freed IN
         DELETE FROM slot WHERE docket = of_docket AND run = run_id AND limit_key = ANY (limit_keys(limits)) RETURNING limit_key
     LOOP

@@ -87,6 +87,7 @@ BEGIN
             WHEN request ? 'ids' THEN place_alike(of_docket, now, request, payloads, within)
             ELSE '[' || to_json(place_one(of_docket, now, request, payloads, within)) || ']' END;
     END LOOP;
+    PERFORM pass_turns_on(of_docket);
     RETURN '[' || substr(answers, 2) || ']';
 END
 $$;
@@ -236,7 +237,7 @@ BEGIN
     DELETE FROM run WHERE docket = of_docket AND id = pending.id;
     DELETE FROM error WHERE docket = of_docket AND run = pending.id;
     DELETE FROM edge WHERE docket = of_docket AND child = pending.id;
-    PERFORM pass_turn_on(of_docket, pending.turn);
+    PERFORM pass_turn_on(pending.turn);
     RETURN place_run(of_docket, now, request, payloads, within, 'replaced', pending);
 END
 $$;
@@ -281,7 +282,7 @@ BEGIN
         due = new_due, state = new_state, postponed_by = request->>'id', turn = NULL, parked_on = NULL,
         place = CASE WHEN new_due > now THEN 0 ELSE place_of(docket, queue, tribe, weight) END
     WHERE docket = pending.docket AND id = pending.id;
-    PERFORM pass_turn_on(pending.docket, pending.turn);
+    PERFORM pass_turn_on(pending.turn);
     PERFORM note_work();
     PERFORM tell_state(pending.id, pending.key, new_state, new_due);
     RETURN ARRAY['postponed', pending.id, new_state];

@@ -22,11 +22,13 @@ DECLARE
     brought bigint;
     looked_at_all boolean := true;
     promoted bigint;
+    promoted_groups boolean;
     picked tid[];
     limited boolean;
     ready_queues text[];
     examined bigint := 0;
-    holds_limits boolean := false;
+    holds_limits boolean := false; -- or something else that one who has locked limits may wait for
+    opened_some boolean;
     started_ids text[];
     top_place double precision;
     last_picked run;
@@ -37,20 +39,23 @@ DECLARE
 BEGIN
     PERFORM begin_telling(of_docket);
     IF bound IS NULL OR bound <= now THEN
-        SELECT ids, all_seen INTO started_ids, looked_at_all FROM take_over(of_docket, now, of_queues, paused, want);
+        SELECT ids, all_seen, seen_any INTO started_ids, looked_at_all, holds_limits
+        FROM take_over(of_docket, now, of_queues, paused, want);
         RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, true);
         GET DIAGNOSTICS claimed = ROW_COUNT;
+        -- Not waited for: another claimer may have this row and wait for limits. The old bound holds as well.
         UPDATE docket SET lapse = LEAST(
             until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
         )
-        WHERE docket.id = of_docket AND lapse IS DISTINCT FROM LEAST(
+        WHERE docket.id = (SELECT one.id FROM docket AS one WHERE one.id = of_docket FOR UPDATE SKIP LOCKED) AND lapse IS DISTINCT FROM LEAST(
             until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
         );
     ELSIF until < bound THEN
         UPDATE docket SET lapse = until WHERE docket.id = of_docket AND lapse > until;
     END IF;
-    holds_limits := open_windows(of_docket, now, 100);
-    promoted := promote(of_docket, now, 1000);
+    opened_some := open_windows(of_docket, now, 100);
+    SELECT number, has_groups INTO promoted, promoted_groups FROM promote(of_docket, now, 1000);
+    holds_limits := holds_limits OR opened_some OR promoted_groups;
     looked_at_all := looked_at_all AND promoted < 1000;
     WHILE claimed < want LOOP
         ready_queues := ARRAY(
@@ -91,14 +96,16 @@ BEGIN
             holds_limits := holds_limits OR limited;
             PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
                 SELECT run.queue, MAX(run.place) AS top FROM run
-                WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue
+                WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue ORDER BY run.queue OFFSET 0
             ) AS each WHERE each.top > 0;
             RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false);
         ELSE
             IF top_place > 0 THEN
                 PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
-                    SELECT run.queue, MAX(run.place) AS top FROM run WHERE run.ctid = ANY (picked) GROUP BY run.queue
+                    SELECT run.queue, MAX(run.place) AS top FROM run WHERE run.ctid = ANY (picked)
+                    GROUP BY run.queue ORDER BY run.queue OFFSET 0
                 ) AS each;
+                holds_limits := true;
             END IF;
             RETURN QUERY WITH started AS (
                 UPDATE run SET state = 'running', epoch = run.epoch + 1, worker = by_worker, lease = until,
@@ -273,13 +280,28 @@ $$;
 -- Runs whose lease lapsed: the ids of those that go on here, up to `want`, and whether all were looked at. One that was
 -- asked to stop, or has crashed too often, is ended.
 CREATE OR REPLACE FUNCTION take_over(of_docket bigint, now bigint, of_queues text[], paused text[], want bigint)
-RETURNS TABLE (ids text[], all_seen boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (ids text[], all_seen boolean, seen_any boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     lapsed run;
     seen bigint := 0;
+    ending text[];
+    skipped boolean := false;
 BEGIN
     ids := '{}';
+    -- Those that will end here give slots back. Their limits are locked before they are: one who finishes a run late
+    -- locks in this order too.
+    ending := ARRAY(
+        SELECT first.id FROM (
+            SELECT id, stop, crashes, crash_limit FROM run
+            WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
+                AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
+            ORDER BY lease, id LIMIT want + 500
+        ) AS first WHERE first.stop OR first.crashes + 1 >= first.crash_limit
+    );
+    IF cardinality(ending) > 0 THEN
+        PERFORM lock_slots(of_docket, ending);
+    END IF;
     FOR lapsed IN
         SELECT * FROM run
         WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
@@ -287,7 +309,9 @@ BEGIN
         ORDER BY lease, id LIMIT want + 500 FOR UPDATE SKIP LOCKED
     LOOP
         seen := seen + 1;
-        IF lapsed.stop THEN
+        IF (lapsed.stop OR lapsed.crashes + 1 >= lapsed.crash_limit) AND lapsed.id <> ALL (ending) THEN
+            skipped := true; -- it came up since
+        ELSIF lapsed.stop THEN
             PERFORM end_run(lapsed, now, 'cancelled', NULL, NULL);
         ELSIF lapsed.crashes + 1 >= lapsed.crash_limit THEN
             lapsed.crashes := lapsed.crashes + 1;
@@ -296,7 +320,8 @@ BEGIN
             ids := ids || lapsed.id;
         END IF;
     END LOOP;
-    all_seen := seen < want + 500;
+    all_seen := seen < want + 500 AND NOT skipped;
+    seen_any := seen > 0 OR cardinality(ending) > 0;
     RETURN NEXT;
 END
 $$;
@@ -312,11 +337,12 @@ BEGIN
 END
 $$;
 
--- What has become due joins the ready order; how many did.
-CREATE OR REPLACE FUNCTION promote(of_docket bigint, now bigint, at_most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+-- What has become due joins the ready order; how many did, and whether some belong to groups, whose places are locked now.
+CREATE OR REPLACE FUNCTION promote(of_docket bigint, now bigint, at_most bigint)
+RETURNS TABLE (number bigint, has_groups boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
     became_due tid[];
-    has_groups boolean;
     each record;
 BEGIN
     SELECT array_agg(address), bool_or(grouped) INTO became_due, has_groups FROM (
@@ -324,8 +350,11 @@ BEGIN
         WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due <= now
         ORDER BY due LIMIT at_most FOR UPDATE SKIP LOCKED
     ) AS first;
+    number := COALESCE(cardinality(became_due), 0);
+    has_groups := COALESCE(has_groups, false);
+    RETURN NEXT;
     IF became_due IS NULL THEN
-        RETURN 0;
+        RETURN;
     END IF;
     IF has_groups OR is_telling() THEN
         FOR each IN
@@ -340,7 +369,6 @@ BEGIN
             (SELECT share.place FROM share WHERE share.docket = of_docket AND share.queue = run.queue AND share.tribe = ''), 0
         ) WHERE run.ctid = ANY (became_due);
     END IF;
-    RETURN cardinality(became_due);
 END
 $$;
 

@@ -22,6 +22,7 @@ BEGIN
             WHERE run->>'key' IS NOT NULL
         ));
     END IF;
+    PERFORM lock_slots(of_docket, ids || ARRAY(SELECT each->>'id' FROM jsonb_array_elements(verdicts) AS each));
     IF cardinality(ids) > 0 THEN
         done := complete_plain(of_docket, now, ids, epochs, starts, sizes, blobs);
     END IF;

@@ -53,6 +53,7 @@ BEGIN
     FOREACH each IN ARRAY keys LOOP
         answers := answers || cancel_one(of_docket, now, each, running);
     END LOOP;
+    PERFORM pass_turns_on(of_docket);
     RETURN '{"answers":' || to_json(answers) || ',' || news(of_docket) || '}';
 END
 $$;
@@ -81,7 +82,7 @@ BEGIN
         RETURN 'stopping';
     END IF;
     PERFORM end_run(newest, now, 'cancelled', NULL, NULL);
-    PERFORM pass_turn_on(of_docket, newest.turn);
+    PERFORM pass_turn_on(newest.turn);
     RETURN 'cancelled';
 END
 $$;
@@ -136,6 +137,12 @@ DECLARE
     revival jsonb;
 BEGIN
     PERFORM begin_telling(of_docket);
+    -- All at once and in one order, so that two who revive the same do not wait in a circle.
+    PERFORM lock_keys(of_docket, ARRAY(
+        SELECT COALESCE(over.key, over.id) FROM jsonb_array_elements(revivals) AS each CROSS JOIN LATERAL (
+            SELECT key, id FROM ended WHERE docket = of_docket AND id = each->>'id' OFFSET 0
+        ) AS over
+    ));
     FOR revival IN SELECT * FROM jsonb_array_elements(revivals) LOOP
         answers := answers || revive_one(
             of_docket, now, revival->>'id',
