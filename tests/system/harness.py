@@ -27,7 +27,7 @@ from tests.system.programs.tasks import tasks
 
 ROOT = Path(__file__).parents[2]
 GLANCE = 0.005
-LEASE = timedelta(seconds=1)
+LEASE = timedelta(seconds=2)
 """As short as a busy machine allows: what waits for a lease to lapse waits this long."""
 
 
