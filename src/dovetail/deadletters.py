@@ -11,6 +11,7 @@ from dovetail import checks
 from dovetail.codec import Codec
 from dovetail.codec.references import Reference, refers_in
 from dovetail.engine import Engine
+from dovetail.engine.paging import pages
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Page, Revival, Run, RunQuery, State
 from dovetail.tasks import Task, TaskFunction
@@ -73,12 +74,8 @@ async def page_of(engine: Engine, failures: Failures, limit: int, cursor: str | 
 
 async def batches_of(engine: Engine, failures: Failures) -> AsyncIterator[list[Run]]:
     """All of them, the oldest first, some at a time."""
-    cursor: str | None = None
-    while True:
-        page = await engine.find(failures.query(BATCH, cursor, newest_first=False))
+    async for page in pages(engine.find, failures.query(BATCH, None, newest_first=False)):
         yield [run for run in page if failures.include(run)]
-        if (cursor := page.cursor) is None:
-            return
 
 
 async def revive_all(engine: Engine, failures: Failures, payload: bytes | None) -> int:
@@ -91,10 +88,8 @@ async def revive_all(engine: Engine, failures: Failures, payload: bytes | None) 
 
 def payload_of(
     codec: Codec, function: TaskFunction, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None
-) -> bytes | None:
-    """New arguments as they are stored; None if there are none, and the old ones stay."""
-    if args is None and kwargs is None:
-        return None
+) -> bytes:
+    """New arguments as they are stored."""
     if args is not None and (isinstance(args, str | bytes) or not isinstance(args, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidType(f"args must be the positional arguments as a tuple, not {args!r}")
     if kwargs is not None and not isinstance(kwargs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

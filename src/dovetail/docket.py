@@ -14,6 +14,7 @@ from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.deadletters import Failures
 from dovetail.engine import Engine, Enlists
+from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import (
     AlreadyOpen,
@@ -69,6 +70,7 @@ R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///dovetail.db"
 CLEAR_BATCH = 1000
+PAGE = 1000
 PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
 
 
@@ -522,7 +524,7 @@ class Docket:
         self, call: TaskCall, key: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Execution[Any]:
         when = call.when or self._now()
-        return Execution[Any](
+        return Execution(
             self, call.function, call.args, call.kwargs, key or call.key, when, trace_context=headers,
             function_name=call.function_name,
         )  # fmt: skip
@@ -536,15 +538,11 @@ class Docket:
     async def clear(self) -> int:
         """Cancel everything that waits, and say how much that was. Running tasks go on."""
         cleared = 0
-        cursor: str | None = None
-        while True:
-            page = await self.engine.find(RunQuery(states=PENDING, limit=CLEAR_BATCH, cursor=cursor))
+        async for page in pages(self.engine.find, RunQuery(states=PENDING, limit=CLEAR_BATCH)):
             # A run that has started in the meantime goes on.
             answers = await self.engine.cancel([run.key for run in page], running=False)
             cleared += sum(answer == "cancelled" for answer in answers)
-            if page.cursor is None:
-                return cleared
-            cursor = page.cursor
+        return cleared
 
     # Queues
 
@@ -685,8 +683,7 @@ class Docket:
 
     async def get_execution(self, key: str) -> Execution[Any] | None:
         """The newest run of a key, or None if there is no record of one."""
-        query = RunQuery(keys=(checks.text(key, "key"),), newest_first=True, limit=1)
-        page = await self.engine.find(query)
+        page = await self.engine.find(RunQuery.newest_of(checks.text(key, "key")))
         return self.execution_of(page.items[0]) if page.items else None
 
     async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
@@ -701,8 +698,8 @@ class Docket:
         else:
             name, run_id = checks.text(key, "key"), None
         # An execution means its own run, and not whatever has its key by now.
-        which = RunQuery(keys=(name,)) if run_id is None else RunQuery(ids=(run_id,))
-        page = await self.engine.find(which.but(newest_first=True, limit=1))
+        which = RunQuery.newest_of(name) if run_id is None else RunQuery(ids=(run_id,), limit=1)
+        page = await self.engine.find(which)
         found = page.items[0] if page.items else None
         if found is None:
             raise UnknownRun(f"there is no record of a run {name!r} on the docket {self.name!r}")
@@ -719,7 +716,7 @@ class Docket:
             args, kwargs = self.codec.load_call(types, run.payload)
         except DovetailError as error:
             problem = error  # it can still be seen, cancelled and counted
-        execution = Execution[Any](
+        execution: Execution[Any] = Execution(
             self, function, args, kwargs, run.key, run.due, run.attempt, run.headers or None,
             run.crashes > 0, run.task,
         )  # fmt: skip
@@ -737,13 +734,7 @@ class Docket:
 
     async def find_all(self, query: RunQuery) -> list[Run]:
         """All the pages of a query."""
-        found: list[Run] = []
-        page = await self.engine.find(query.but(limit=1000))
-        found += page.items
-        while page.cursor is not None:
-            page = await self.engine.find(query.but(limit=1000, cursor=page.cursor))
-            found += page.items
-        return found
+        return [run async for page in pages(self.engine.find, query.but(limit=PAGE)) for run in page]
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """The workers heard of lately."""

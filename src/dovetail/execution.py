@@ -220,7 +220,7 @@ class Execution(Refers, Generic[R]):
             page = await engine.find(RunQuery(ids=(self.id,), limit=1))
             if page.items:
                 return page.items[0]
-        page = await engine.find(RunQuery(keys=(self._key,), newest_first=True, limit=1))
+        page = await engine.find(RunQuery.newest_of(self._key))
         return page.items[0] if page.items else None
 
     def take_in(self, run: Run | None) -> None:

@@ -62,7 +62,7 @@ class ExecutionProgress:
 
     async def sync(self) -> None:
         """Read how far the run is."""
-        page = await self._docket.engine.find(RunQuery(keys=(self.key,), newest_first=True, limit=1))
+        page = await self._docket.engine.find(RunQuery.newest_of(self.key))
         self.take_in(page.items[0].progress if page.items else None)
 
     def take_in(self, progress: Progress | None) -> None:

@@ -21,6 +21,7 @@ from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import Codec, Keyring, codec_named
 from dovetail.engine import Engine
+from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for
 from dovetail.errors import AlreadyOpen, DovetailError, InvalidArgument, NotOpen
 from dovetail.execution import Disposition, Execution
@@ -412,14 +413,10 @@ class StrikePreview:
         alone = StrikeList()
         alone.update(self.strike)
         tasks = (self.strike.function,) if self.strike.function else ()
-        cursor: str | None = None
-        while True:
-            page = await self._find(RunQuery(states=PENDING, tasks=tasks, limit=PAGE, cursor=cursor))
+        async for page in pages(self._find, RunQuery(states=PENDING, tasks=tasks, limit=PAGE)):
             for execution in map(self._execution_of, page):
                 if alone.is_stricken(execution) and self._is_sure(execution):
                     yield execution
-            if (cursor := page.cursor) is None:
-                return
 
     def _is_sure(self, execution: Execution[Any]) -> bool:
         """Whether the arguments were there to judge by, where they matter."""

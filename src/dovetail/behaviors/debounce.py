@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from dovetail import checks
 from dovetail.behaviors.base import Arguments
-from dovetail.behaviors.limits import Shared
+from dovetail.behaviors.limits import Keyed
 from dovetail.model import Conflict, NewRun
 
 
-class Debounce(Shared):
+class Debounce(Keyed):
     """Go once, when no further call has come for `settle`: of the task, or for each value of an argument.
 
         async def reindex(debounce: Debounce = Debounce(timedelta(seconds=5))) -> None: ...

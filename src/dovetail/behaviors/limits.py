@@ -19,7 +19,7 @@ LONGEST_VALUE = 100
 """Characters of a value that a key shows as they are; a longer value is shown by its hash."""
 
 
-class Shared(Behavior):
+class Keyed(Behavior):
     """A behavior whose runs share something: all runs of a task, or those with one value of an argument.
 
     Unless a `scope` is given, tasks share nothing with each other. With one, whatever declares the same scope does.
@@ -77,7 +77,7 @@ class Shared(Behavior):
         return bound
 
 
-class Limiting(Shared):
+class Limiting(Keyed):
     """A behavior that adds a limit to each run. Which runs may start is then the store's decision, in the claim."""
 
     def limit(self, key: str) -> Limit:

@@ -35,6 +35,11 @@ class RunQuery(Noun, frozen=True):
     limit: int = 100
     cursor: str | None = None  # from the page before
 
+    @classmethod
+    def newest_of(cls, key: str) -> RunQuery:
+        """The newest run of a key."""
+        return cls(keys=(key,), newest_first=True, limit=1)
+
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some of the answers; `cursor` asks for the next ones, None means that these were the last."""

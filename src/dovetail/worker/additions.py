@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 
-from dovetail.behaviors.limits import Shared
+from dovetail.behaviors.limits import Keyed
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.tasks import TaskFunction
 from dovetail.worker.logs import logger
@@ -41,7 +41,7 @@ def named_dependencies(given: Dependencies | None) -> dict[str, Any]:
             raise InvalidType(
                 f"dependencies: {name!r} must be a Dependency instance, such as Depends(function), not {each!r}"
             )
-        if isinstance(each, Shared):
+        if isinstance(each, Keyed):
             logger.warning(
                 "dependencies: %s is a rule for scheduling, and has no effect on a worker; declare it on the tasks",
                 type(each).__name__,
