@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dovetail.cli.options import Url
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import Engine, Plans
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import UsageError
-
-Url = Annotated[str | None, typer.Option(help="Where the docket is kept.", envvar="DOVETAIL_URL")]
 
 
 def migrate(

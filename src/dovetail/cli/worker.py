@@ -1,0 +1,45 @@
+"""The command that runs a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from dovetail.cli.options import DocketName, Url
+
+
+def worker(
+    tasks: Annotated[
+        list[str], typer.Option(help="A collection of tasks, as module:member.", envvar="DOVETAIL_TASKS")
+    ] = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
+    docket: DocketName = None,
+    url: Url = None,
+    name: Annotated[str | None, typer.Option(help="The worker's name.", envvar="DOVETAIL_WORKER_NAME")] = None,
+    concurrency: Annotated[
+        int, typer.Option(help="How many runs at a time.", envvar="DOVETAIL_WORKER_CONCURRENCY", min=1)
+    ] = 10,
+    queue: Annotated[list[str] | None, typer.Option(help="A queue to take; all, if none is named.")] = None,
+    lease: Annotated[float, typer.Option(help="Seconds until a silent worker's runs start elsewhere.")] = 10,
+    grace: Annotated[float, typer.Option(help="Seconds that running work has to end when stopped.")] = 25,
+    middleware: Annotated[
+        str | None, typer.Option(help="A list of middleware, as module:member.", envvar="DOVETAIL_MIDDLEWARE")
+    ] = None,
+    until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
+    once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
+    logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
+) -> None:
+    """Run a worker until it is told to stop (SIGTERM or SIGINT; a second one hurries it)."""
+    from dovetail.worker import Worker
+
+    logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    asyncio.run(
+        Worker.run(
+            docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
+            queues=queue or (), shutdown_grace=timedelta(seconds=grace), once=once,
+            middleware=middleware or (),
+        )
+    )  # fmt: skip
