@@ -8,8 +8,9 @@ from importlib.metadata import version as installed_version
 import typer
 
 from dovetail.cli.migrate import migrate
+from dovetail.cli.output import UNAVAILABLE
 from dovetail.cli.worker import worker
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineUnavailable
 
 app = typer.Typer(help="Dovetail runs Python functions in the background.", no_args_is_help=True, add_completion=True)
 
@@ -34,6 +35,9 @@ def main() -> None:
     sys.path.insert(0, "")  # a module in the current directory can be named
     try:
         app()
+    except EngineUnavailable as error:
+        typer.echo(f"dovetail: {error}", err=True)
+        sys.exit(UNAVAILABLE)
     except (DovetailError, ModuleNotFoundError) as error:
         typer.echo(f"dovetail: {error}", err=True)
         sys.exit(1)

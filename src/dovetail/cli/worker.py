@@ -9,13 +9,11 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import DocketName, Url
+from dovetail.cli.options import DocketName, Tasks, Url
 
 
 def worker(
-    tasks: Annotated[
-        list[str], typer.Option(help="A collection of tasks, as module:member.", envvar="DOVETAIL_TASKS")
-    ] = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
     docket: DocketName = None,
     url: Url = None,
     name: Annotated[str | None, typer.Option(help="The worker's name.", envvar="DOVETAIL_WORKER_NAME")] = None,
