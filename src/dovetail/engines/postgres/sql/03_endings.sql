@@ -120,6 +120,54 @@ BEGIN
 END
 $$;
 
+-- Release what waits for runs that have completed, all of it in one go.
+CREATE OR REPLACE FUNCTION release_children(of_docket bigint, now bigint, parents text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    ungrouped text[];
+    grouped text[];
+    waiting run;
+    tie record;
+    released record;
+BEGIN
+    SELECT array_agg(id) FILTER (WHERE tribe IS NULL), array_agg(id) FILTER (WHERE tribe IS NOT NULL)
+    INTO ungrouped, grouped
+    FROM (
+        SELECT DISTINCT edge.child FROM edge WHERE docket = of_docket AND parent = ANY (parents) AND NOT met
+        ORDER BY edge.child
+    ) AS hanging CROSS JOIN LATERAL (
+        SELECT id, tribe FROM run WHERE docket = of_docket AND id = hanging.child AND state = 'waiting' FOR UPDATE
+    ) AS locked;
+    FOR released IN
+        WITH over AS (
+            UPDATE edge SET met = true
+            WHERE docket = of_docket AND parent = ANY (parents) AND child = ANY (ungrouped) AND NOT met RETURNING child
+        ), counted AS (
+            SELECT child, count(*) AS number FROM over GROUP BY child
+        )
+        UPDATE run SET
+            waits_for = waits_for - number,
+            state = CASE WHEN waits_for > number THEN state WHEN due <= now THEN 'queued' ELSE 'scheduled' END,
+            place = CASE WHEN waits_for = number AND due <= now THEN place_of(docket, queue, NULL, NULL) ELSE 0 END
+        FROM counted WHERE docket = of_docket AND id = child
+        RETURNING id, key, state, due
+    LOOP
+        IF released.state <> 'waiting' THEN
+            PERFORM note_work();
+            PERFORM tell_state(released.id, released.key, released.state, released.due);
+        END IF;
+    END LOOP;
+    -- Each of these takes a turn of its group, in their order.
+    FOR tie IN
+        SELECT child, parent FROM edge
+        WHERE docket = of_docket AND parent = ANY (parents) AND child = ANY (grouped) AND NOT met ORDER BY child
+    LOOP
+        SELECT * INTO waiting FROM run WHERE docket = of_docket AND id = tie.child;
+        PERFORM meet(waiting, now, tie.parent);
+    END LOOP;
+END
+$$;
+
 -- One of a waiting run's parents is over; at the last it is released. A parent that ends twice counts once.
 CREATE OR REPLACE FUNCTION meet(waiting run, now bigint, parent_id text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -41,6 +41,8 @@ CREATE OR REPLACE FUNCTION complete_plain(
 DECLARE
     mine tid[];
     done text[];
+    dropped text[];
+    parents text[];
     burdened jsonb;
     each record;
     telling boolean := is_telling();
@@ -68,13 +70,13 @@ BEGIN
             CASE WHEN result_size >= 0 THEN substr(blobs, result_start::integer, result_size::integer) END, payload
         FROM gone WHERE keep_completed > 0 OR children > 0
     )
-    SELECT array_agg(id), jsonb_agg(jsonb_build_object(
-            'id', id, 'key', COALESCE(key, id), 'limits', limits, 'children', children, 'worker', worker,
-            'has_result', result_size >= 0
-        )) FILTER (WHERE limits IS NOT NULL OR children > 0 OR telling)
-    INTO done, burdened FROM gone;
+    SELECT array_agg(id), array_agg(id) FILTER (WHERE keep_completed <= 0 AND children = 0),
+        array_agg(id) FILTER (WHERE children > 0), jsonb_agg(jsonb_build_object(
+            'id', id, 'key', COALESCE(key, id), 'limits', limits, 'worker', worker, 'has_result', result_size >= 0
+        )) FILTER (WHERE limits IS NOT NULL OR telling)
+    INTO done, dropped, parents, burdened FROM gone;
     FOR each IN SELECT * FROM jsonb_to_recordset(burdened) AS one (
-        id text, key text, limits jsonb, children integer, worker text, has_result boolean
+        id text, key text, limits jsonb, worker text, has_result boolean
     ) LOOP
         IF telling THEN
             PERFORM tell(jsonb_build_object(
@@ -85,13 +87,12 @@ BEGIN
         IF each.limits IS NOT NULL THEN
             PERFORM free_slots(of_docket, each.id, each.limits);
         END IF;
-        IF each.children > 0 THEN
-            PERFORM settle_children(of_docket, now, each.id, true);
-        END IF;
     END LOOP;
-    -- What is not kept leaves no history and hangs on nobody.
-    IF cardinality(done) > 0 THEN
-        PERFORM forget_remains(of_docket, done);
+    IF cardinality(parents) > 0 THEN
+        PERFORM release_children(of_docket, now, parents);
+    END IF;
+    IF cardinality(dropped) > 0 THEN
+        PERFORM forget_remains(of_docket, dropped);
     END IF;
     IF cardinality(done) = cardinality(ids) THEN
         RETURN 'true';
@@ -101,19 +102,14 @@ END
 $$;
 
 -- Drop the history and the parents of runs whose record was not kept.
-CREATE OR REPLACE FUNCTION forget_remains(of_docket bigint, ids text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    gone text[];
+CREATE OR REPLACE FUNCTION forget_remains(of_docket bigint, dropped text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM error WHERE docket = of_docket) AND NOT EXISTS (SELECT FROM edge WHERE docket = of_docket) THEN
-        RETURN;
+    IF EXISTS (SELECT FROM error WHERE docket = of_docket) THEN
+        DELETE FROM error WHERE docket = of_docket AND run = ANY (dropped);
     END IF;
-    gone := ARRAY(
-        SELECT each FROM unnest(ids) AS each
-        WHERE NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND id = each OFFSET 0)
-    );
-    DELETE FROM error WHERE docket = of_docket AND run = ANY (gone);
-    DELETE FROM edge WHERE docket = of_docket AND child = ANY (gone);
+    IF EXISTS (SELECT FROM edge WHERE docket = of_docket) THEN
+        DELETE FROM edge WHERE docket = of_docket AND child = ANY (dropped);
+    END IF;
 END
 $$;
 
