@@ -34,6 +34,7 @@ class Reader:
         batch.ids.update(ids)
         async with self._reading:
             if batch.runs is None:  # the first of those who wait for it; if he is stopped, the next one
+                await asyncio.sleep(0)  # those that start in the same turn of the loop join it
                 if self._next is batch:
                     self._next = Batch()
                 batch.runs = await self._find(list(batch.ids))
