@@ -18,6 +18,7 @@ ON_EVERY_STORE = (
     "tests/behaviors/",
     "tests/sync/",
     "tests/tasks/test_declaring.py",
+    "tests/tasks/test_extras.py",
     "tests/test_agenda.py",
     "tests/test_docket.py",
     "tests/test_execution.py",

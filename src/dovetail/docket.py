@@ -62,6 +62,7 @@ from dovetail.tasks import (
     unregistered,
 )
 from dovetail.tasks.declaring import name_of, refuse_clash
+from dovetail.tasks.extras import Extras
 from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
 
@@ -262,6 +263,9 @@ class Docket:
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
         tags: Iterable[str] | Unset = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        attempts: int | Unset | None = UNSET,
+        timeout: timedelta | None = None,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
         connection: Any = None,
@@ -272,7 +276,10 @@ class Docket:
         An Execution among the arguments is waited for, and the task receives its result.
         With a `connection` to the docket's own database it is scheduled in the transaction that is open there.
         """
-        call = self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
+        extras = Extras(metadata, attempts, timeout)
+        call = self._call(
+            function, when, key, queue, priority, group, after, after_failure, tags, extras, unique, unique_by
+        )
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), None, connection)
@@ -315,11 +322,17 @@ class Docket:
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
         tags: Iterable[str] | Unset = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        attempts: int | Unset | None = UNSET,
+        timeout: timedelta | None = None,
         connection: Any = None,
     ) -> Any:
         """Schedule a call in the place of whatever waits under the key. A run in progress goes on."""
         checks.moment(when, "when")
-        call = self._call(function, when, checks.text(key, "key"), queue, priority, group, after, after_failure, tags)
+        extras = Extras(metadata, attempts, timeout)
+        call = self._call(
+            function, when, checks.text(key, "key"), queue, priority, group, after, after_failure, tags, extras
+        )
 
         async def schedule(*args: Any, **kwargs: Any) -> Execution[Any]:
             return await self._schedule_one(call(*args, **kwargs), Conflict.REPLACE, connection)
@@ -354,11 +367,17 @@ class Docket:
         after: Iterable[Any] = (),
         after_failure: AfterFailure = "cancel",
         tags: Iterable[str] | Unset = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        attempts: int | Unset | None = UNSET,
+        timeout: timedelta | None = None,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
     ) -> Any:
         """A call to be scheduled later, with others: nothing reaches the store yet."""
-        return self._call(function, when, key, queue, priority, group, after, after_failure, tags, unique, unique_by)
+        extras = Extras(metadata, attempts, timeout)
+        return self._call(
+            function, when, key, queue, priority, group, after, after_failure, tags, extras, unique, unique_by
+        )
 
     def _call(
         self,
@@ -371,6 +390,7 @@ class Docket:
         after: Iterable[Any],
         after_failure: AfterFailure,
         tags: Iterable[str] | Unset,
+        extras: Extras,
         unique: Unique = "live",
         unique_by: Iterable[str] = (),
     ) -> Callable[..., TaskCall]:
@@ -383,13 +403,14 @@ class Docket:
                 checks.text(key, "key")
             chosen_queue = declared.queue if queue is UNSET else checks.text(queue, "queue")
             chosen_priority = declared.priority if priority is UNSET else checks.whole(priority, "priority")
+            headers = extras.headers(task)
         except UsageError as error:
             raise type(error)(f"task {name!r}: {error}") from None
-        is_plain = group is None and after == () and after_failure == "cancel" and tags is UNSET
+        is_plain = group is None and after == () and after_failure == "cancel" and tags is UNSET and not headers
         if is_plain and unique == "live" and unique_by == ():
             flow, keyed = PLAIN, None
         else:
-            flow = Flow.of(group, after, after_failure, unique, tags)
+            flow = Flow.of(group, after, after_failure, unique, tags, headers)
             keyed = _keyed(task, name, key, unique, unique_by)
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
@@ -459,7 +480,7 @@ class Docket:
             Task.of(call.function), call.function_name or name_of(call.function), call.args, call.kwargs,
             id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
             queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
-            after_failure=flow.after_failure, tags=flow.tags,
+            after_failure=flow.after_failure, tags=flow.tags, headers=flow.headers,
         )  # fmt: skip
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:

@@ -16,6 +16,7 @@ from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
 from dovetail.tasks.declaring import name_of, tags_of
+from dovetail.tasks.extras import metadata_of
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -144,6 +145,11 @@ class Execution(Refers, Generic[R]):
     def tags(self) -> tuple[str, ...]:
         """The labels that the run carries."""
         return tags_of(self._trace_context or {})
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the caller noted with `add(..., metadata=...)`. The task is not given it."""
+        return metadata_of(self._trace_context or {})
 
     @property
     def redelivered(self) -> bool:

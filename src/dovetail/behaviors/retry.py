@@ -17,6 +17,10 @@ ErrorTypes = type[BaseException] | tuple[type[BaseException], ...]
 """An exception type, or several."""
 
 
+ATTEMPTS = "dovetail-attempts"
+"""The header in which a call says how often it may be tried; empty, for ever."""
+
+
 class ForcedRetry(Exception):
     """Raised by `retry.after()` and `retry.at()`: the task asks to be tried again."""
 
@@ -67,6 +71,9 @@ class Retry(FailureHandler["Retry"]):
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
         bound.attempt = attempt.number
+        if ATTEMPTS in attempt.claim.headers:
+            told = attempt.claim.headers[ATTEMPTS]
+            bound.attempts = int(told) if told.isdecimal() else None
         bound.delay = bound.next_delay()
         return bound
 

@@ -12,6 +12,9 @@ from dovetail import checks
 from dovetail.behaviors.base import Attempt, Proceed
 from dovetail.behaviors.roles import Runtime
 
+TIMEOUT = "dovetail-timeout"
+"""The header in which a call says how many microseconds its body may take."""
+
 
 class Timeout(Runtime["Timeout"]):
     """Stop the body after `base`, and let the attempt fail with a TimeoutError.
@@ -31,6 +34,8 @@ class Timeout(Runtime["Timeout"]):
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
         bound._key = attempt.claim.key
+        if attempt.claim.headers.get(TIMEOUT, "").isdecimal():
+            bound.base = timedelta(microseconds=int(attempt.claim.headers[TIMEOUT]))
         return bound
 
     def start(self) -> None:

@@ -56,6 +56,7 @@ class Execution(Refers, Generic[R]):
     when = Shown[datetime]()
     trace_context = Shown[Any]()
     tags = Shown[tuple[str, ...]]()
+    metadata = Shown[dict[str, Any]]()
 
     # What became of it, as last read
     id = Shown[str | None]()

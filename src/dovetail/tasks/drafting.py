@@ -10,6 +10,7 @@ from dovetail.codec import Codec
 from dovetail.codec.references import MARK, references_in
 from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id
 from dovetail.tasks.declaring import PLAINLY, Declaration, tag_headers, tags_of
+from dovetail.tasks.extras import carried
 from dovetail.tasks.task import Task
 
 NOW = timedelta()
@@ -39,6 +40,7 @@ class Drafter:
         after: tuple[str, ...] = (),
         after_failure: bool = False,
         tags: tuple[str, ...] | None = None,
+        headers: Mapping[str, str] = {},
     ) -> NewRun:
         """The run of a call. Without a key it is called by its id. Whatever it refers to it also waits for."""
         run_id = id or new_id()
@@ -48,7 +50,7 @@ class Drafter:
             after = tuple(dict.fromkeys((*after, *referred)))
         run = NewRun(
             run_id, key or run_id, name, payload, due, queue, priority, group, 1.0, after, after_failure,
-            conflict=conflict, retention=retention,
+            conflict=conflict, retention=retention, headers=headers,
         )  # fmt: skip
         if task.declaration is not PLAINLY or tags:
             run = _as_declared(run, task.declaration, tags)
@@ -72,6 +74,7 @@ class Drafter:
             task, claim.task, args, kwargs, key=claim.key, due=due, conflict=Conflict.KEEP_PENDING,
             retention=retention, queue=claim.queue, priority=claim.priority, group=claim.group,
             tags=tags_of(claim.headers) if claim.headers else None,
+            headers=carried(claim.headers) if claim.headers else {},
         )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any, Literal, TypedDict
 
@@ -39,6 +40,9 @@ class Options(TypedDict, total=False):
     after: Iterable[Any]
     after_failure: AfterFailure
     tags: Iterable[str]
+    metadata: Mapping[str, Any] | None
+    attempts: int | None
+    timeout: timedelta | None
 
 
 class UniqueOptions(Options, total=False):
@@ -57,10 +61,17 @@ class Flow:
     after_failure: bool = False
     conflict: Conflict = Conflict.KEEP
     tags: tuple[str, ...] | None = None  # None: those of the task
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])  # what else the run takes along
 
     @classmethod
     def of(
-        cls, group: str | None, after: Iterable[Any], after_failure: str, unique: str, tags: Iterable[str] | Unset
+        cls,
+        group: str | None,
+        after: Iterable[Any],
+        after_failure: str,
+        unique: str,
+        tags: Iterable[str] | Unset,
+        headers: Mapping[str, str],
     ) -> Flow:
         """The flow of these options; an error that names the one that makes no sense."""
         return cls(
@@ -69,6 +80,7 @@ class Flow:
             checks.one_of(after_failure, "after_failure", ("cancel", "run")) == "run",
             CONFLICTS[checks.one_of(unique, "unique", tuple(CONFLICTS))],
             None if isinstance(tags, Unset) else tuple(checks.texts(tags, "tags")),
+            headers,
         )
 
 

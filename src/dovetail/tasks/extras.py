@@ -1,0 +1,76 @@
+"""Extras: what one call of a task may say beside its arguments, and takes along in its run's headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from dovetail import checks
+from dovetail.behaviors import Retry, Timeout
+from dovetail.behaviors.retry import ATTEMPTS
+from dovetail.behaviors.timeout import TIMEOUT
+from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.tasks.flow import UNSET, Unset
+from dovetail.tasks.task import Task
+
+METADATA = "dovetail-metadata"
+"""The header in which a run carries what its caller notes of it."""
+CARRIED = (METADATA, ATTEMPTS, TIMEOUT)
+"""The headers that hold for the next run of a perpetual task too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Notes of the caller's, and how often and how long this one call may be tried."""
+
+    metadata: Mapping[str, Any] | None = None
+    attempts: int | Unset | None = UNSET
+    timeout: timedelta | None = None
+
+    def headers(self, task: Task) -> dict[str, str]:
+        """What the run takes along; an error for what the task could not follow."""
+        if self.metadata is None and self.attempts is UNSET and self.timeout is None:
+            return {}
+        headers: dict[str, str] = {}
+        if self.metadata is not None:
+            headers[METADATA] = _written(self.metadata)
+        if not isinstance(self.attempts, Unset):
+            _needs(task, Retry, "attempts", "Retry(attempts=3)")
+            chosen = self.attempts
+            headers[ATTEMPTS] = "" if chosen is None else str(checks.whole(chosen, "attempts", least=1))
+        if self.timeout is not None:
+            _needs(task, Timeout, "timeout", "Timeout(timedelta(minutes=1))")
+            chosen = checks.duration(self.timeout, "timeout", positive=True)
+            headers[TIMEOUT] = str(chosen // timedelta(microseconds=1))
+        return headers
+
+
+def carried(headers: Mapping[str, str]) -> dict[str, str]:
+    """What the next run of the same key takes over."""
+    return {name: headers[name] for name in CARRIED if name in headers}
+
+
+def metadata_of(headers: Mapping[str, str]) -> dict[str, Any]:
+    """What the caller noted; nothing if it is not as it was written."""
+    try:
+        return msgspec.json.decode(headers[METADATA], type=dict[str, Any]) if METADATA in headers else {}
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _needs(task: Task, behavior: type[Any], option: str, example: str) -> None:
+    if not any(isinstance(each, behavior) for each in task.all_behaviors):
+        raise InvalidArgument(f"{option} is for tasks that declare a {behavior.__name__}, such as {example}")
+
+
+def _written(metadata: Any) -> str:
+    if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in metadata):  # pyright: ignore[reportUnknownVariableType]
+        raise InvalidType(f"metadata must map names to values, such as {{'order': 7}}, not {metadata!r}")
+    try:
+        return msgspec.json.encode(dict(metadata)).decode()  # pyright: ignore[reportUnknownArgumentType]
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise InvalidType(f"metadata must be what JSON can say: {error}") from None
