@@ -22,7 +22,7 @@ from dovetail.model import Cancelled, Conflict, NewRun, Placement, Placing, Run,
 from dovetail.queues import Pause
 from dovetail.schedules.calling import drafted, redrafted
 from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, key_of
-from dovetail.schedules.schedule import Schedule
+from dovetail.schedules.schedule import Schedule, shown
 from dovetail.schedules.ticking import tick
 from dovetail.schedules.timing import Timing
 from dovetail.tasks import Task, TaskFunction, unregistered
@@ -306,7 +306,7 @@ class Schedules:
         return Definition.read(self._docket.codec, run.payload)
 
     def _shown(self, definition: Definition) -> Schedule:
-        return Schedule.of(definition, *self._arguments(definition))
+        return shown(definition, *self._arguments(definition))
 
     def _arguments(self, definition: Definition) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
         function = self._docket.tasks.get(definition.call.task)

@@ -40,14 +40,15 @@ class Schedule:
     def is_paused(self) -> bool:
         return self.paused is not None
 
-    @classmethod
-    def of(cls, definition: Definition, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None) -> Schedule:
-        call, timing = definition.call, definition.timing
-        last = definition.last_time
-        return cls(
-            definition.name, call.task, args, kwargs, timing.cron, timing.every, timing.tz,
-            None if definition.paused else timing.on_the_wall(definition.slot),
-            None if last is None else timing.on_the_wall(last), definition.last_key, definition.paused,
-            definition.overlap, definition.misfire, definition.until, call.queue, call.priority, call.group,
-            tags_of(call.headers) or (), definition.created,
-        )  # fmt: skip
+
+def shown(definition: Definition, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None) -> Schedule:
+    """A schedule as users see it, with its arguments as far as they can be read."""
+    call, timing = definition.call, definition.timing
+    last = definition.last_time
+    return Schedule(
+        definition.name, call.task, args, kwargs, timing.cron, timing.every, timing.tz,
+        None if definition.paused else timing.on_the_wall(definition.slot),
+        None if last is None else timing.on_the_wall(last), definition.last_key, definition.paused,
+        definition.overlap, definition.misfire, definition.until, call.queue, call.priority, call.group,
+        tags_of(call.headers), definition.created,
+    )  # fmt: skip
