@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dovetail.errors import (
         CannotRetry,
         DovetailError,
+        DuplicateSchedule,
         DuplicateTask,
         EngineFull,
         EngineUnavailable,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         ResultExpired,
         UnknownParent,
         UnknownRun,
+        UnknownSchedule,
         UnknownTask,
         UsageError,
     )
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     )
     from dovetail.middleware import Middleware
     from dovetail.queues import Pause, QueueInfo
+    from dovetail.schedules import Schedule, Schedules
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.tasks.declaring import task
@@ -95,6 +98,7 @@ _NAMES = {
     "dovetail.errors": (
         "CannotRetry",
         "DovetailError",
+        "DuplicateSchedule",
         "DuplicateTask",
         "EngineFull",
         "EngineUnavailable",
@@ -106,6 +110,7 @@ _NAMES = {
         "ResultExpired",
         "UnknownParent",
         "UnknownRun",
+        "UnknownSchedule",
         "UnknownTask",
         "UsageError",
     ),
@@ -139,6 +144,10 @@ _NAMES = {
         "Pause",
         "QueueInfo",
     ),
+    "dovetail.schedules": (
+        "Schedule",
+        "Schedules",
+    ),
     "dovetail.strikelist": (
         "Operator",
         "Strike",
@@ -170,6 +179,7 @@ __all__ = [
     "Docket",
     "DocketSnapshot",
     "DovetailError",
+    "DuplicateSchedule",
     "DuplicateTask",
     "EngineFull",
     "EngineUnavailable",
@@ -195,6 +205,8 @@ __all__ = [
     "RateLimit",
     "ResultExpired",
     "Retry",
+    "Schedule",
+    "Schedules",
     "Shared",
     "Snooze",
     "Strike",
@@ -208,6 +220,7 @@ __all__ = [
     "Timeout",
     "UnknownParent",
     "UnknownRun",
+    "UnknownSchedule",
     "UnknownTask",
     "UsageError",
     "Worker",

@@ -45,6 +45,7 @@ from dovetail.model import (
     new_id,
 )
 from dovetail.queues import QueueInfo
+from dovetail.schedules import QUEUE, Schedules, is_tick
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
 from dovetail.tasks import (
     PLAIN,
@@ -151,6 +152,7 @@ class Docket:
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
         self.drafter = Drafter(self.codec)
         self.strike_list = StrikeList(name=self.name, codec=self.codec, clock=clock, tasks=self.tasks)
+        self._schedules = Schedules(self, self._task, self._put_down)
         self._durability = durability
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None
@@ -550,6 +552,13 @@ class Docket:
             function_name=call.function_name,
         )  # fmt: skip
 
+    # Schedules
+
+    @property
+    def schedules(self) -> Schedules:
+        """Calls that come again at set times, kept in the store."""
+        return self._schedules
+
     # Controlling
 
     async def cancel(self, key: str) -> None:
@@ -557,11 +566,11 @@ class Docket:
         await self.engine.cancel([checks.text(key, "key")])
 
     async def clear(self) -> int:
-        """Cancel everything that waits, and say how much that was. Running tasks go on."""
+        """Cancel everything that waits, and say how much that was. Running tasks go on, and schedules stay."""
         cleared = 0
         async for page in pages(self.engine.find, RunQuery(states=PENDING, limit=CLEAR_BATCH)):
             # A run that has started in the meantime goes on.
-            answers = await self.engine.cancel([run.key for run in page], running=False)
+            answers = await self.engine.cancel([run.key for run in page if not is_tick(run)], running=False)
             cleared += sum(answer == "cancelled" for answer in answers)
         return cleared
 
@@ -580,7 +589,8 @@ class Docket:
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue that holds runs or is paused: how many in which state, since when work waits, who paused it."""
-        return await queues.queues(self.engine)
+        # Schedules wait in a queue of their own, which concerns nobody unless it was paused.
+        return [each for each in await queues.queues(self.engine) if each.name != QUEUE or each.is_paused]
 
     # Dead letters
 
@@ -746,10 +756,11 @@ class Docket:
         return execution
 
     async def snapshot(self) -> DocketSnapshot:
-        """Everything that waits and runs, without a cap."""
+        """Everything that waits and runs, without a cap. Schedules are listed by `schedules.list()`."""
         taken = self._now()
-        waiting = [self.execution_of(run) for run in await self.find_all(RunQuery(states=PENDING))]
-        runs = await self.find_all(RunQuery(states=(State.RUNNING,)))
+        pending = await self.find_all(RunQuery(states=PENDING))
+        waiting = [self.execution_of(run) for run in pending if not is_tick(run)]
+        runs = [run for run in await self.find_all(RunQuery(states=(State.RUNNING,))) if not is_tick(run)]
         running = [RunningExecution.of(self.execution_of(run), run) for run in runs]
         return DocketSnapshot(taken, len(waiting) + len(running), waiting, running, await self.workers())
 

@@ -116,6 +116,18 @@ class UnknownRun(UsageError, LookupError):
     code = "unknown_run"
 
 
+class UnknownSchedule(UsageError, LookupError):
+    """There is no schedule of that name."""
+
+    code = "unknown_schedule"
+
+
+class DuplicateSchedule(UsageError, ValueError):
+    """There is a schedule of that name already, and it is a different one."""
+
+    code = "duplicate_schedule"
+
+
 class CannotRetry(UsageError):
     """A run cannot go again: it is not over, or another run holds its key."""
 

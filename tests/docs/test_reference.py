@@ -25,7 +25,7 @@ API = REFERENCE / "api.md"
 WHOLE = (
     "Docket", "Execution", "Worker", "Retry", "ExponentialRetry", "Timeout", "Perpetual", "Cron", "ConcurrencyLimit",
     "RateLimit", "Cooldown", "Debounce", "Progress", "Agenda", "Behavior",
-    "Middleware",
+    "Middleware", "Schedules", "Schedule",
 )  # fmt: skip
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
@@ -79,7 +79,10 @@ def test_every_public_name_is_described() -> None:
 
 @pytest.mark.parametrize(
     ("page", "name"),
-    [*((API, name) for name in WHOLE), *((REFERENCE / "sync.md", name) for name in ("Docket", "Execution"))],
+    [
+        *((API, name) for name in WHOLE),
+        *((REFERENCE / "sync.md", name) for name in ("Docket", "Execution", "Schedules")),
+    ],
 )
 def test_every_public_member_is_described(page: Path, name: str) -> None:
     stub = described(page)[name]

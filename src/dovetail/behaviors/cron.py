@@ -58,7 +58,7 @@ class Cron(Perpetual):
     ) -> None:
         super().__init__(automatic=automatic)
         self.expression = checks.text(expression, "expression")
-        self.tz = _zone(tz)
+        self.tz = zone(tz)
         self.overlap: Overlap = checks.one_of(overlap, "overlap", ("queue", "skip"))
         self.misfire: Misfire = checks.one_of(misfire, "misfire", ("once", "all"))
         self._fields = NICKNAMES.get(expression.strip().lower(), expression)
@@ -118,7 +118,8 @@ def _real(wall: datetime) -> datetime:
     return wall
 
 
-def _zone(tz: tzinfo | str) -> tzinfo:
+def zone(tz: tzinfo | str) -> tzinfo:
+    """The time zone, if it is one or the name of one."""
     if isinstance(tz, tzinfo):
         return tz
     if not isinstance(tz, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -9,6 +9,7 @@ import typer
 
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
+from dovetail.cli.schedules import app as schedules
 from dovetail.cli.worker import worker
 from dovetail.errors import DovetailError, EngineUnavailable
 
@@ -28,6 +29,7 @@ def version() -> None:
 
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
+app.add_typer(schedules, name="schedules")
 
 
 def main() -> None:

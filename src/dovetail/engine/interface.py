@@ -7,7 +7,8 @@ atomic: all of it, or, with an error, none; only a store that must keep its step
 which no run waits for another, in parts that each are. A key is *taken* by a live run, pending or running; the run's
 `conflict` says what then: KEEP (leave it, say so), KEEP_PENDING (only a pending run counts), REPLACE (a pending run
 gives way; a running one goes on and the new run waits beside it), POSTPONE (the pending run stays, its due time
-moves). At most one run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier
+moves). A run that stands `instead_of` another is kept out unless that one, pending or running, is the latest to hold
+the key. At most one run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier
 ones.
 
 **claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due

@@ -95,6 +95,7 @@ class NewRun(Noun, frozen=True):
     crash_limit: int = 3  # leases that may lapse before the run counts as poisoned
     retention: Retention = Retention()
     headers: Mapping[str, str] = {}  # carried along untouched: trace context, for one
+    instead_of: str | None = None  # with REPLACE: the id of the one run that it may take the place of
 
 
 class Progress(Noun, frozen=True):

@@ -8,5 +8,14 @@ print(docket.add(greet)("ann@example.com").get_result())
 
 from dovetail.sync.docket import Docket, DocketSnapshot, StrikePreview
 from dovetail.sync.execution import Execution, ExecutionProgress, RunningExecution
+from dovetail.sync.schedules import Schedules
 
-__all__ = ["Docket", "DocketSnapshot", "Execution", "ExecutionProgress", "RunningExecution", "StrikePreview"]
+__all__ = [
+    "Docket",
+    "DocketSnapshot",
+    "Execution",
+    "ExecutionProgress",
+    "RunningExecution",
+    "Schedules",
+    "StrikePreview",
+]

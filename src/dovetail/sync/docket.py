@@ -22,6 +22,7 @@ from dovetail.strikelist import StrikePreview as AsyncPreview
 from dovetail.sync.carried import CarriedDocket
 from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution, iterated
 from dovetail.sync.portal import PORTALS
+from dovetail.sync.schedules import Schedules
 from dovetail.tasks import TaskCall, TaskFunction
 from dovetail.tasks.flow import Options, UniqueOptions
 
@@ -340,6 +341,13 @@ class Docket:
             raise InvalidType(f"agenda must be an Agenda, not {agenda!r}")
         spread = self.carry(lambda docket: agenda.scatter(docket, over, start, jitter, shuffle=shuffle))
         return [self.execution(each) for each in spread]
+
+    # Schedules
+
+    @property
+    def schedules(self) -> Schedules:
+        """Calls that come again at set times, kept in the store."""
+        return Schedules(self)
 
     # Controlling
 

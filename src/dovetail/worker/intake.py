@@ -9,8 +9,10 @@ from datetime import timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
+from dovetail.engine.paging import pages
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claimed, RunQuery, State
+from dovetail.schedules import QUEUE, is_tick
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
 
@@ -18,6 +20,9 @@ FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
 FINISH_POLL = timedelta(milliseconds=200)
 """How often a worker that waits for the docket to be empty looks whether others have finished their part."""
+
+SCHEDULES_AT_LEAST = 1.0
+"""Seconds after which a worker of some queues that always finds enough in them looks after schedules as well."""
 
 LIVE = (State.SCHEDULED, State.QUEUED, State.WAITING, State.RUNNING)
 
@@ -43,7 +48,7 @@ class Intake:
         self._roster = roster
         self._clock = clock
         self._worker = worker
-        self._queues = queues
+        self._scope = Scope(queues, clock)
         self._lease = lease
         self._batch = batch
         self._reconnection_delay = reconnection_delay
@@ -85,12 +90,13 @@ class Intake:
     async def _claim(self, room: int) -> Claimed | None:
         sent = self._clock.monotonic()
         try:
-            claimed = await self._engine.claim(self._worker, room, queues=self._queues, lease=self._lease)
+            claimed = await self._engine.claim(self._worker, room, queues=self._scope.queues(), lease=self._lease)
         except (EngineUnavailable, OutcomeUnknown) as error:
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             await self._clock.wait(self._hint, self._reconnection_delay)
             return None
         self.moved = self._clock.monotonic()
+        self._scope.is_enough = len(claimed.claims) == room
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed
@@ -113,7 +119,37 @@ class Intake:
         if not self._roster.is_idle.is_set():
             return False
         try:
-            page = await self._engine.find(RunQuery(states=LIVE, limit=1))
+            is_left = await has_work(self._engine)
         except (EngineUnavailable, OutcomeUnknown):
             return False
-        return not page.items and self._roster.is_idle.is_set()
+        return not is_left and self._roster.is_idle.is_set()
+
+
+async def has_work(engine: Engine) -> bool:
+    """Whether anything waits or runs. A schedule that waits for its time is no work."""
+    first = await engine.find(RunQuery(states=LIVE, limit=1))
+    if not any(map(is_tick, first)):
+        return bool(first.items)
+    async for page in pages(engine.find, RunQuery(states=LIVE)):
+        if not all(is_tick(run) and run.state is not State.RUNNING for run in page):
+            return True
+    return False
+
+
+class Scope:
+    """The queues that a claim names. Schedules are looked after by every worker, whatever its queues; but a store finds
+    the first of one queue sooner than of two, so one that is busy names their queue now and then."""
+
+    def __init__(self, queues: Sequence[str], clock: Clock) -> None:
+        self._own = queues
+        self._all = (*queues, QUEUE) if queues else ()
+        self._clock = clock
+        self._looked = -SCHEDULES_AT_LEAST
+        self.is_enough = False  # whether the last claim brought as much as there was room for
+
+    def queues(self) -> Sequence[str]:
+        now = self._clock.monotonic()
+        if self.is_enough and now - self._looked < SCHEDULES_AT_LEAST:
+            return self._own
+        self._looked = now
+        return self._all

@@ -28,6 +28,7 @@ class Settler:
         self._something = asyncio.Event()
         self._closing = False
         self.settled: Callable[[Claim], None] = lambda claim: None
+        self.give_up: Callable[[Claim, Exception], Verdict] = _failed
 
     def put(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
@@ -72,17 +73,17 @@ class Settler:
             try:
                 answers = await self._engine.finish([verdict])
             except Exception as error:
-                logger.exception("the outcome of the run %r cannot be written; it fails", verdict.claim.key)
-                await self._fail(verdict.claim, error)
+                logger.exception("the outcome of the run %r cannot be written", verdict.claim.key)
+                await self._give_up(verdict.claim, error)
             else:
                 self._note([verdict], answers)
 
-    async def _fail(self, claim: Claim, error: Exception) -> None:
+    async def _give_up(self, claim: Claim, error: Exception) -> None:
         """Rather than let a run be started again and again for an end that can never be written."""
         try:
-            await self._engine.finish([Settle(claim, State.FAILED, failure=failure_of(error))])
+            await self._engine.finish([self.give_up(claim, error)])
         except Exception as again:
-            logger.error("nor can it be failed, and its lease will lapse: %s", again)
+            logger.error("nor can it be given up, and its lease will lapse: %s", again)
         self.settled(claim)
 
     def _note(self, batch: Sequence[Verdict], answers: Sequence[Finished]) -> None:
@@ -93,3 +94,7 @@ class Settler:
                     verdict.claim.key,
                 )
             self.settled(verdict.claim)
+
+
+def _failed(claim: Claim, error: Exception) -> Verdict:
+    return Settle(claim, State.FAILED, failure=failure_of(error))

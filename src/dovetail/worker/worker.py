@@ -21,8 +21,9 @@ from dovetail.errors import EngineUnavailable, InvalidArgument, InvalidType, Out
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
+from dovetail.model import Claim, Settle, Verdict, WorkerInfo, new_id
 from dovetail.model import Pulse as Heard
-from dovetail.model import Settle, Verdict, WorkerInfo, new_id
+from dovetail.schedules.definition import TASK as SCHEDULE
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
@@ -40,6 +41,7 @@ from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
 from dovetail.worker.threads import Threads
+from dovetail.worker.ticker import Ticker
 
 Shared = tuple[dict[Any, Any], asyncio.Lock, AsyncExitStack]
 """What the tasks of one worker share: values, the lock for making them, and how they are put away."""
@@ -266,11 +268,14 @@ class Crew:
         runner.middleware = worker.hooks
         runner.is_stopping = lambda: self._stop_requests > 0
         attend = completing(runner.run if budget is None else budget.around(runner.run))
+        self._ticker = Ticker(docket.codec, self._clock)
+        attend = self._ticker.around(attend)
         if isinstance(self._clock, VirtualClock):
             attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)
         self.roster = Roster(worker.concurrency, attend, self._put, docket.name)
-        self.settler.settled = self.roster.settled
+        self.settler.settled = self._settled
+        self.settler.give_up = self._ticker.given_up
         self.intake = Intake(
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
@@ -376,9 +381,14 @@ class Crew:
             await self._clock.sleep(RETRY)
 
     def _put(self, verdict: Verdict) -> None:
-        self.settler.put(verdict)
+        self.settler.put(self._ticker.instead_of_handing_back(verdict))
         if verdict.claim.key == verdict.claim.task and isinstance(verdict, Settle) and not verdict.then:
             self.seeder.chain_ended(verdict.claim.task)
+
+    def _settled(self, claim: Claim) -> None:
+        self.roster.settled(claim)
+        if claim.task == SCHEDULE:
+            self.intake.hint()  # it has placed runs that are due: no need to wait until the store says so
 
     async def _drain(self) -> None:
         """Hand back what has not started; let running work end while there is grace, then hand it back too."""

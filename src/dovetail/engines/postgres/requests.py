@@ -85,6 +85,8 @@ def _shape(run: NewRun) -> Shape | None:
     """What runs must have in common to share a request; None for one that has to be placed by itself."""
     if run.key != run.id or run.after or run.limits or run.headers or run.group is not None or "," in run.id:
         return None
+    if run.instead_of is not None:
+        return None
     is_delayed = isinstance(run.due, timedelta)
     delay = run.due if is_delayed else None
     return (
@@ -141,6 +143,7 @@ def _one(run: NewRun, blobs: Blobs) -> dict[str, Any]:
         "weight": run.weight if run.group is not None else None,
         "after": run.after,
         "after_failure": run.after_failure,
+        "instead_of": run.instead_of,
         "limits": [_limit(limit) for limit in run.limits] or None,
         "headers": _encode(run.headers).decode() if run.headers else None,
         "start": blobs.add(run.payload),

@@ -144,7 +144,7 @@ class Branch:
 
 
 def _is_plain(run: NewRun) -> bool:
-    return run.key == run.id and run.group is None and not run.limits and not run.after
+    return run.key == run.id and run.group is None and not (run.limits or run.after or run.instead_of)
 
 
 def _placements(answer: list[Any]) -> list[Placement] | BaseException:

@@ -55,6 +55,7 @@ class Draft(msgspec.Struct, omit_defaults=True):
     after: tuple[str, ...] | None = None
     after_failure: bool = False
     conflict: str = "keep"
+    instead_of: str | None = None
 
 
 # Scheduling
@@ -76,6 +77,7 @@ def draft(run: NewRun) -> Draft:
         run.after or None,
         run.after_failure,
         run.conflict,
+        run.instead_of,
     )
 
 

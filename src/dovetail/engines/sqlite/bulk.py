@@ -46,7 +46,7 @@ def schedule(session: Session, runs: Sequence[NewRun], place: Place) -> list[Pla
 
 def _shape(run: NewRun) -> Shape | None:
     """What runs must have in common to share a statement; None for one that has to be placed by itself."""
-    if run.key != run.id or run.after or run.limits or run.headers or run.group is not None:
+    if run.key != run.id or run.after or run.limits or run.headers or run.group is not None or run.instead_of:
         return None
     return run.task, run.queue, run.priority, run.attempt, run.crash_limit, run.retention
 

@@ -26,6 +26,8 @@ def _schedule(session: Session, run: NewRun) -> Placement:
     if known:
         return Placement(Placing.PLACED, run.id, State(known[0]))
     holders = [Holder(*row) for row in session.all("live_of_key", session.docket, run.key)]
+    if run.instead_of is not None and not _is_held_by(run.instead_of, holders):
+        return _kept_out(run.instead_of, holders)
     return _settle_conflict(session, run, holders) if holders else _place(session, run, Placing.PLACED)
 
 
@@ -43,11 +45,25 @@ class Holder(NamedTuple):
     children: int
 
 
+def _is_held_by(run_id: str, holders: list[Holder]) -> bool:
+    return bool(holders) and _latest(holders).id == run_id
+
+
+def _kept_out(run_id: str, holders: list[Holder]) -> Placement:
+    """The answer to a run that came too late to take the place of another."""
+    if not holders:
+        return Placement(Placing.KEPT, run_id, State.CANCELLED)
+    return Placement(Placing.KEPT, _latest(holders).id, State(_latest(holders).state))
+
+
+def _latest(holders: list[Holder]) -> Holder:
+    return next((holder for holder in holders if holder.state != "running"), holders[0])
+
+
 def _settle_conflict(session: Session, run: NewRun, holders: list[Holder]) -> Placement:
     pending = next((holder for holder in holders if holder.state != "running"), None)
     if run.conflict is Conflict.KEEP or (run.conflict is Conflict.KEEP_PENDING and pending):
-        holder = pending or holders[0]
-        return Placement(Placing.KEPT, holder.id, State(holder.state))
+        return _kept_out(run.id, holders)
     if pending is None:
         placing = Placing.REPLACED if run.conflict is Conflict.REPLACE else Placing.PLACED
         return _place(session, run, placing)

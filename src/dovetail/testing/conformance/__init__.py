@@ -53,6 +53,7 @@ from dovetail.testing.conformance.racing import Racing  # noqa: E402
 from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
 from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
 from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
+from dovetail.testing.conformance.succeeding import Succeeding  # noqa: E402
 from dovetail.testing.conformance.surveying import Surveying  # noqa: E402
 from dovetail.testing.conformance.sweeping import Sweeping  # noqa: E402
 from dovetail.testing.conformance.text import Text  # noqa: E402
@@ -65,6 +66,7 @@ from dovetail.testing.conformance.windows import Windows  # noqa: E402
 class Conformance(
     Scheduling,
     Conflicts,
+    Succeeding,
     Naming,
     Claiming,
     Fairness,
@@ -118,6 +120,7 @@ __all__ = [
     "Repeating",
     "Reviving",
     "Scheduling",
+    "Succeeding",
     "Surveying",
     "Sweeping",
     "Text",

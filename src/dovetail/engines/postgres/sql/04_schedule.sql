@@ -202,28 +202,30 @@ DECLARE
     known text := standing(of_docket, new_id);
     holder run;
     pending run;
+    latest run; -- the one that waits, or else the newest
     holders integer := 0;
 BEGIN
     IF known IS NOT NULL THEN
         RETURN ARRAY['placed', new_id, known];
     END IF;
     FOR holder IN SELECT * FROM live_of_key(of_docket, of_key) LOOP
+        IF holders = 0 OR holder.state <> 'running' THEN
+            latest := holder;
+        END IF;
         holders := holders + 1;
         IF holder.state <> 'running' THEN
             pending := holder;
             EXIT;
         END IF;
     END LOOP;
+    IF request->>'instead_of' IS NOT NULL AND latest.id IS DISTINCT FROM request->>'instead_of' THEN
+        RETURN ARRAY['kept', COALESCE(latest.id, request->>'instead_of'), COALESCE(latest.state, 'cancelled')];
+    END IF;
     IF holders = 0 THEN
         RETURN place_run(of_docket, now, request, payloads, within, 'placed', NULL);
     END IF;
     IF conflict = 'keep' OR (conflict = 'keep_pending' AND pending.id IS NOT NULL) THEN
-        IF pending.id IS NULL THEN
-            SELECT * INTO holder FROM live_of_key(of_docket, of_key) LIMIT 1;
-        ELSE
-            holder := pending;
-        END IF;
-        RETURN ARRAY['kept', holder.id, holder.state];
+        RETURN ARRAY['kept', latest.id, latest.state];
     END IF;
     IF pending.id IS NULL THEN
         RETURN place_run(

@@ -103,7 +103,7 @@ end
 -- Put a new run where it belongs. `draft` is its record so far, with `due` as it was given and `after`.
 local function place(draft, blob, replaced)
     local run, after = draft, draft.after
-    run.after, run.conflict = nil, nil
+    run.after, run.conflict, run.instead_of = nil, nil, nil
     local parents = after and parents_of(after)
     if after and not parents then return nil end
     run.due, run.created, run.seq = moment(run.due), now, next_number()
@@ -169,6 +169,8 @@ local function schedule(draft, blob)
         if holder.state ~= 'running' then pending = holder end
     end
     local holder = pending or holders[1]
+    if draft.instead_of and not holder then return 'kept', draft.instead_of, 'cancelled' end
+    if draft.instead_of and holder.id ~= draft.instead_of then return 'kept', holder.id, holder.state end
     if holder and (conflict == 'keep' or (pending and conflict == 'keep_pending')) then
         return 'kept', holder.id, holder.state
     end

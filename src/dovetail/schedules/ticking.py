@@ -1,0 +1,50 @@
+"""Ticking: what a schedule does when its time has come. No I/O: data in, data out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.model import NewRun
+from dovetail.schedules.definition import Definition
+
+AT_ONCE = 100
+"""How many times one tick makes up for: a schedule that was away for a year goes on a step at a time."""
+LATE = timedelta(minutes=1)
+"""From when on a time counts as missed, for those schedules that leave such times out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What comes of a tick: runs, and how the schedule stands after it; None if it is over."""
+
+    runs: tuple[NewRun, ...]
+    following: Definition | None
+
+
+def tick(schedule: Definition, now: datetime) -> Ticked:
+    """Its times that have come, as its misfire policy wants them, and the one that is next."""
+    if schedule.paused is not None:
+        return Ticked((), schedule)
+    slots = _slots(schedule, now)
+    runs = tuple(schedule.run_at(slot) for slot in slots)
+    # Never before the time that this was for: none comes twice, whatever the clocks say.
+    reached = slots[-1] if schedule.misfire == "all" else max(schedule.slot, now)
+    following = schedule.timing.next_after(reached)
+    if schedule.is_over_at(following):
+        return Ticked(runs, None)
+    if runs:
+        schedule = schedule.but(last_time=slots[-1], last_key=runs[-1].key)
+    return Ticked(runs, schedule.but(slot=following))
+
+
+def _slots(schedule: Definition, now: datetime) -> list[datetime]:
+    slots = [schedule.slot]
+    if schedule.misfire == "skip" and now - schedule.slot > LATE:
+        return []
+    while schedule.misfire == "all" and len(slots) < AT_ONCE:
+        following = schedule.timing.next_after(slots[-1])
+        if following > now or schedule.is_over_at(following):
+            break
+        slots.append(following)
+    return slots

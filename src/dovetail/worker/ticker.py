@@ -1,0 +1,55 @@
+"""The ticker: schedules whose time has come. It needs no task's code: what they place is data."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from dovetail.clock import Clock, from_microseconds
+from dovetail.codec import Codec
+from dovetail.failures import failure_of
+from dovetail.model import Claim, Requeue, Settle, State, Verdict
+from dovetail.schedules.definition import TASK, Definition
+from dovetail.schedules.ticking import tick
+from dovetail.worker.logs import logger
+from dovetail.worker.roster import Attend, Tenure
+
+PUT_BACK = timedelta(seconds=5)
+"""How long a schedule that this worker cannot read waits for another worker, or for a newer version of this one."""
+
+
+class Ticker:
+    """Judges the claims of schedules, and leaves all others to the runner."""
+
+    def __init__(self, codec: Codec, clock: Clock) -> None:
+        self._codec = codec
+        self._clock = clock
+
+    def around(self, attend: Attend) -> Attend:
+        async def tick_or_attend(tenure: Tenure) -> Verdict | None:
+            return self.verdict(tenure.claim) if tenure.claim.task == TASK else await attend(tenure)
+
+        return tick_or_attend
+
+    def verdict(self, claim: Claim) -> Verdict:
+        """The runs that are due and the next tick, in one unit."""
+        try:
+            schedule = Definition.read(self._codec, claim.payload)
+            ticked = tick(schedule, from_microseconds(self._clock.microseconds()))
+            following = () if ticked.following is None else (ticked.following.waiting(self._codec),)
+        except Exception:
+            # No schedule ends because of an error of ours, or of a time zone that is not known here.
+            logger.exception("%r cannot go on here; it is put back for %s", claim.key, PUT_BACK)
+            return Requeue(claim, claim.attempt, PUT_BACK)
+        return Settle(claim, State.COMPLETED, then=(*ticked.runs, *following))
+
+    def given_up(self, claim: Claim, error: Exception) -> Verdict:
+        """What is said of a claim whose end the store does not take: a run fails, a schedule tries again later."""
+        if claim.task == TASK:
+            return Requeue(claim, claim.attempt, PUT_BACK)
+        return Settle(claim, State.FAILED, failure=failure_of(error))
+
+    def instead_of_handing_back(self, verdict: Verdict) -> Verdict:
+        """A tick takes no time, so it is never handed back: one that was altered meanwhile would give way, and its
+        time would be lost."""
+        is_handed_back = isinstance(verdict, Requeue) and verdict.due == timedelta()
+        return self.verdict(verdict.claim) if is_handed_back and verdict.claim.task == TASK else verdict

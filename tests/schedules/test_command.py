@@ -1,0 +1,105 @@
+"""The commands for schedules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dovetail.cli.main import app
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_URL", f"sqlite:///{tmp_path}/store.db")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["schedules", *words])
+
+
+def data(*words: str) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def nightly(*more: str) -> Result:
+    return run("add", "nightly", "sleep", "--cron", "0 3 * * *", "--tz", "Europe/Vienna", "--args", "[1.5]", *more)
+
+
+def test_a_schedule_can_be_made_and_shown():
+    assert nightly("--tag", "money", "--until", "2040-01-01").exit_code == 0
+    shown = data("show", "nightly")
+    assert (shown["name"], shown["task"], shown["args"], shown["tags"]) == ("nightly", "sleep", [1.5], ["money"])
+    assert (shown["cron"], shown["tz"], shown["until"]) == ("0 3 * * *", "Europe/Vienna", "2040-01-01T00:00:00Z")
+    told = run("show", "nightly").output
+    assert "0 3 * * * (Europe/Vienna)" in told
+    assert "(1.5)" in told
+
+
+def test_schedules_are_listed():
+    assert "there are no schedules" in run("ls").output
+    nightly()
+    run("add", "often", "sleep", "--every", "5", "--kwargs", '{"seconds": 1}')
+    assert [(each["name"], each["every"]) for each in data("ls")] == [("nightly", None), ("often", "PT5S")]
+    table = run("ls").output
+    assert all(len(line) <= 80 for line in table.splitlines())
+    assert "every 0:00:05" in table
+
+
+def test_a_schedule_can_be_paused_and_resumed():
+    nightly()
+    assert data("pause", "nightly", "--reason", "holidays", "--owner", "ann")["paused"]["reason"] == "holidays"
+    assert "paused" in run("ls").output
+    assert data("resume", "nightly")["paused"] is None
+
+
+def test_a_schedule_can_be_changed():
+    nightly()
+    changed = data("change", "nightly", "--every", "60", "--priority", "7", "--args", "[2]", "--overlap", "skip")
+    assert (changed["cron"], changed["every"], changed["priority"]) == (None, "PT60S", 7)
+    assert (changed["args"], changed["overlap"]) == ([2], "skip")
+
+
+def test_a_schedule_can_be_triggered():
+    nightly("--overlap", "skip")
+    assert run("trigger", "nightly").output == "schedule:nightly\n"
+    assert data("trigger", "nightly")["disposition"] == "already_scheduled"
+    assert run("trigger", "nightly").exit_code == 3
+
+
+def test_a_schedule_can_be_deleted():
+    nightly()
+    assert run("delete", "nightly").output == "nightly is deleted\n"
+    assert data("ls") == []
+
+
+@pytest.mark.parametrize("verb", ["show", "pause", "resume", "trigger", "delete"])
+def test_the_answer_about_one_that_is_not_there_is_no(verb: str):
+    result = run(verb, "nightly")
+    assert result.exit_code == 3
+    assert "there is no schedule 'nightly'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("add", "a", "sleep", "--every", "0"),
+        ("add", "a", "sleep", "--every", "5", "--args", "{"),
+        ("add", "a", "sleep", "--every", "5", "--kwargs", "[]"),
+        ("add", "a", "sleep", "--every", "5", "--until", "tomorrow"),
+        ("change", "a"),
+    ],
+)
+def test_wrong_words_are_wrong_usage(words: tuple[str, ...]):
+    assert run(*words).exit_code == 2
+
+
+def test_stored_text_cannot_move_the_cursor():
+    run("add", "bad\x1b[2J", "sleep", "--every", "5", "--args", "[1]")
+    assert "\x1b" not in run("ls").output
+    assert "\\x1b[2J" in run("show", "bad\x1b[2J").output
