@@ -29,6 +29,7 @@ ON_EVERY_STORE = (
     "tests/test_strikelist.py",
     "tests/test_striking.py",
     "tests/worker/test_round.py",
+    "tests/worker/test_shares.py",
     "tests/worker/test_worker.py",
 )
 """The tests of what users see run on every store; those of the parts within, on the one in memory."""

@@ -11,6 +11,7 @@ import pytest
 from dovetail import Docket, ExecutionState
 from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType, UnknownRun
+from dovetail.model import WorkerInfo
 from tests.by_hand import ByHand, at_work, finish, soon
 from tests.conftest import MakeWorker
 
@@ -117,6 +118,15 @@ async def test_queues_tell_what_is_in_them(by_hand: ByHand, still: Docket, clock
     assert c.paused is not None
     assert (c.paused.reason, c.paused.owner, c.paused.until) == ("a storm", "ann", now + 60 * MINUTE)
     assert c.paused.since == now + MINUTE
+
+
+async def test_a_queue_that_a_worker_names_is_listed_while_it_is_empty(still: Docket) -> None:
+    await still.add(note, queue="bulk", group="tenant")("grouped")
+    info = WorkerInfo("worker", queues=("mail", "bulk"))
+    await still.engine.heartbeat(info, [], lease=MINUTE)
+    bulk, mail = await still.queues()
+    assert (bulk.name, bulk.count()) == ("bulk", 1)
+    assert (mail.name, mail.count(), mail.oldest_due, mail.paused) == ("mail", 0, None, None)
 
 
 # What hangs on what

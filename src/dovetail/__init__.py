@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
-    from dovetail.queues import Pause, QueueInfo
+    from dovetail.queues import Pause, Queue, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.tasks.declaring import task
@@ -137,6 +137,7 @@ _NAMES = {
     "dovetail.middleware": ("Middleware",),
     "dovetail.queues": (
         "Pause",
+        "Queue",
         "QueueInfo",
     ),
     "dovetail.strikelist": (
@@ -191,6 +192,7 @@ __all__ = [
     "Perpetual",
     "Progress",
     "Provided",
+    "Queue",
     "QueueInfo",
     "RateLimit",
     "ResultExpired",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claimed, RunQuery, State
+from dovetail.model import Claim, Claimed, RunQuery, State
+from dovetail.queues import Queue
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
+from dovetail.worker.sharing import Sharing
 
 FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
@@ -38,6 +41,7 @@ class Intake:
         reconnection_delay: timedelta,
         until_finished: bool,
         once: bool = False,
+        shares: Sequence[Queue] = (),
     ) -> None:
         self._engine = engine
         self._roster = roster
@@ -50,12 +54,22 @@ class Intake:
         self._until_finished = until_finished
         self._once = once
         self._hint = asyncio.Event()
+        self._is_news = True  # a queue that had nothing may have something
         self._stopping = False
+        self._sharing = Sharing(shares) if shares else None
+        if self._sharing is not None:
+            roster.freed = self._freed
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
 
     def hint(self) -> None:
         """Something may be there to claim."""
+        self._is_news = True
         self._hint.set()
+
+    def _freed(self, claim: Claim) -> None:
+        """A queue that was at its bound is so no more."""
+        if self._sharing is not None and self._sharing.is_bounded(claim.queue):
+            self._hint.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -71,7 +85,7 @@ class Intake:
                 continue
             self._hint.clear()
             was_idle = self._roster.is_idle.is_set()
-            claimed = await self._claim(room)
+            claimed = await (self._claim(room, self._queues) if self._sharing is None else self._share_out(room))
             if claimed is None or len(claimed.claims) == room or self._stopping:
                 continue
             if self._once and not claimed.claims and self._roster.is_idle.is_set():
@@ -82,10 +96,25 @@ class Intake:
                 return
             await self._reason_to_look(claimed.wait)
 
-    async def _claim(self, room: int) -> Claimed | None:
+    async def _share_out(self, room: int) -> Claimed | None:
+        """Ask queue by queue, by their shares. What one does not use goes to the others."""
+        assert self._sharing is not None  # noqa: S101 - nobody else asks
+        sharing, claims = self._sharing, list[Claim]()
+        is_news, self._is_news = self._is_news, False
+        sharing.begin(self._clock.monotonic(), anew=is_news or self._until_finished or self._once)
+        while portions := sharing.portions(room - len(claims), Counter(claim.queue for claim in self._roster.claims)):
+            for queue, want in portions.items():
+                claimed = None if self._stopping else await self._claim(want, (queue,))
+                if claimed is None:
+                    return None
+                sharing.brought(queue, want, claimed, self._clock.monotonic())
+                claims += claimed.claims
+        return Claimed(claims, sharing.wait(self._clock.monotonic()))
+
+    async def _claim(self, room: int, queues: Sequence[str]) -> Claimed | None:
         sent = self._clock.monotonic()
         try:
-            claimed = await self._engine.claim(self._worker, room, queues=self._queues, lease=self._lease)
+            claimed = await self._engine.claim(self._worker, room, queues=queues, lease=self._lease)
         except (EngineUnavailable, OutcomeUnknown) as error:
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             await self._clock.wait(self._hint, self._reconnection_delay)

@@ -23,6 +23,7 @@ from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Pulse as Heard
 from dovetail.model import Settle, Verdict, WorkerInfo, new_id
+from dovetail.queues import Queue, taken
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
 from dovetail.worker.budget import Budget
@@ -72,7 +73,7 @@ class Worker:
         dependencies: Dependencies | None = None,
         message_batch: int = MESSAGE_BATCH,
         *,
-        queues: Sequence[str] = (),
+        queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         middleware: Iterable[Middleware] = (),
     ) -> None:
@@ -93,7 +94,7 @@ class Worker:
         self.fallback_task = fallback_task
         self.dependencies = named_dependencies(dependencies)
         self.message_batch = checks.whole(message_batch, "message_batch", least=1)
-        self.queues = tuple(checks.texts(queues, "queues"))
+        self.queues, self.shares = taken(queues)
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
         self.hooks = Hooks(middleware)
         self.id = new_id()
@@ -189,7 +190,7 @@ class Worker:
         fallback_task: str | None = None,
         message_batch: int = MESSAGE_BATCH,
         dependencies: Dependencies | str | None = None,
-        queues: Sequence[str] = (),
+        queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         durability: str = "durable",
         codec: str | None = None,
@@ -275,7 +276,7 @@ class Crew:
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
-            once=isinstance(budget, Round),
+            once=isinstance(budget, Round), shares=worker.shares,
         )  # fmt: skip
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,
