@@ -16,7 +16,7 @@ larger of the queue's virtual time and its group's last place plus one over the 
 queue's virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
 `redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was asked to stop is cancelled.
 Paused queues give nothing. Each claim raises the epoch. The work of a call is bounded whatever the backlog. `wait` is
-how long until something known becomes due: a future run, a window that opens, a lease that lapses.
+how long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 
 **limits** A slot belongs to a run that is running; usage is the count of such runs, never a counter. A refused run is
 parked on the limit and costs nothing until there is room: a slot set free, or a window that opens; then the first in

@@ -11,8 +11,9 @@ from datetime import timedelta
 from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claim, Claimed, RunQuery, State
+from dovetail.model import Claim, Claimed
 from dovetail.queues import Queue
+from dovetail.worker.leftovers import Leftovers
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
 from dovetail.worker.sharing import Sharing
@@ -21,8 +22,6 @@ FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
 FINISH_POLL = timedelta(milliseconds=200)
 """How often a worker that waits for the docket to be empty looks whether others have finished their part."""
-
-LIVE = (State.SCHEDULED, State.QUEUED, State.WAITING, State.RUNNING)
 
 
 class Intake:
@@ -48,6 +47,7 @@ class Intake:
         self._clock = clock
         self._worker = worker
         self._queues = queues
+        self._leftovers = Leftovers(engine, queues)
         self._lease = lease
         self._batch = batch
         self._reconnection_delay = reconnection_delay
@@ -138,11 +138,11 @@ class Intake:
         await self._clock.rest(self._hint, longest, wait)
 
     async def _is_finished(self) -> bool:
-        """Whether nothing is left on the docket, here or elsewhere."""
+        """Whether nothing is left to wait for, here or elsewhere."""
         if not self._roster.is_idle.is_set():
             return False
         try:
-            page = await self._engine.find(RunQuery(states=LIVE, limit=1))
+            is_anything_due = await self._leftovers.is_anything_due()
         except (EngineUnavailable, OutcomeUnknown):
             return False
-        return not page.items and self._roster.is_idle.is_set()
+        return not is_anything_due and self._roster.is_idle.is_set()

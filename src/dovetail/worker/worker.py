@@ -133,7 +133,10 @@ class Worker:
         await self._run()
 
     async def run_until_finished(self) -> None:
-        """Run until nothing is left on the docket: nothing due, nothing scheduled, nothing running."""
+        """Run until nothing is left on the docket: nothing due, nothing scheduled, nothing running.
+
+        Queues that are paused without an end, or that this worker does not take, are not waited for.
+        """
         await self._run(until_finished=True)
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:

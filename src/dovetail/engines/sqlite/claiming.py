@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ def claim(
     if want <= 0:
         return Claimed([])
     until = session.now + duration_to_microseconds(lease)
-    paused = {queue for (queue,) in session.all("paused", session.docket, session.now)}
+    paused: dict[str, int | None] = dict(session.all("paused", session.docket, session.now))
     working = _open(queues or _queues(session, "first_running_queue"), paused)
     claims: list[Claim] = []
     grace = leapt(lease)
@@ -59,13 +59,14 @@ def claim(
     if len(claims) == want:
         return Claimed(claims)
     # What this call itself has set free may lie in a queue that it was already past.
-    wait = _wait(session, working) if looked_at_all and not session.work else timedelta()
+    ends = [end for queue, end in paused.items() if end is not None and (not queues or queue in queues)]
+    wait = _wait(session, working, ends) if looked_at_all and not session.work else timedelta()
     if grace:
         wait = lease if wait is None else min(wait, lease)
     return Claimed(claims, wait)
 
 
-def _open(queues: Sequence[str], paused: set[str]) -> list[str]:
+def _open(queues: Sequence[str], paused: Container[str]) -> list[str]:
     return [queue for queue in dict.fromkeys(queues) if queue not in paused]
 
 
@@ -201,9 +202,11 @@ def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered
     )  # fmt: skip
 
 
-def _wait(session: Session, queues: list[str]) -> timedelta | None:
-    """How long until something known becomes due: a future run, a window that opens, a lease that lapses."""
-    moments = [session.one("next_due", session.docket)[0], session.one("next_opening", session.docket)[0]]
+def _wait(session: Session, queues: list[str], ends: list[int]) -> timedelta | None:
+    """How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that
+    ends."""
+    moments: list[int | None] = [*ends]
+    moments += [session.one("next_due", session.docket)[0], session.one("next_opening", session.docket)[0]]
     moments += [session.one("next_lapse", session.docket, queue, session.now)[0] for queue in queues]
     known = [moment for moment in moments if moment is not None]
     return timedelta(microseconds=max(min(known) - session.now, 0)) if known else None

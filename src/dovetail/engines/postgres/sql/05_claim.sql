@@ -372,13 +372,16 @@ BEGIN
 END
 $$;
 
--- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
+-- How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 CREATE OR REPLACE FUNCTION time_until_news(of_docket bigint, now bigint, of_queues text[], paused text[]) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT CASE WHEN moment IS NOT NULL THEN GREATEST(moment - now, 0) END FROM (SELECT LEAST(
         (SELECT due FROM run
          WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due > now ORDER BY due LIMIT 1),
         (SELECT at FROM opening WHERE docket = of_docket ORDER BY at LIMIT 1),
+        (SELECT MIN(until) FROM hold
+         WHERE docket = of_docket AND kind = 'pause' AND until > now
+            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))),
         (SELECT MIN(lease) FROM run
          WHERE docket = of_docket AND worker IS NOT NULL AND lease > now AND queue <> ALL (paused)
             AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))

@@ -41,22 +41,26 @@ local function start(run, redelivered)
     hand_over(run, redelivered)
 end
 
+local next_resumed -- when the first pause of these queues ends
+
 local function open_queues()
     if #queues == 0 then queues = call('SMEMBERS', QUEUES) end
-    local paused = {}
-    local pauses = call('HGETALL', PAUSES)
+    local paused, pauses = {}, call('HGETALL', PAUSES)
     for n = 1, #pauses, 2 do
         local ends = tonumber(pauses[n + 1])
-        if ends == 0 or ends > now then paused[pauses[n]] = true end
+        if ends == 0 or ends > now then paused[pauses[n]] = ends end
     end
     local open = {}
     -- From another one each time: what is bounded must not always end before the same queues.
     local from = #queues > 0 and now % #queues or 0
     for n = 1, #queues do
         local queue = queues[(from + n - 1) % #queues + 1]
-        if not paused[queue] then
+        local ends = paused[queue]
+        if not ends then
             open[#open + 1] = queue
-            paused[queue] = true -- named twice, it counts once
+            paused[queue] = 0 -- named twice, it counts once
+        elseif ends > 0 then
+            next_resumed = math.min(next_resumed or ends, ends)
         end
     end
     return open
@@ -335,7 +339,7 @@ local function take_ready(open)
     return true
 end
 
--- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
+-- How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 local function next_wait(open)
     local next_one = tonumber(call('ZRANGE', OPENINGS, 0, 0, 'WITHSCORES')[2])
     local function consider(moment)
@@ -346,6 +350,7 @@ local function next_wait(open)
         if noted == nil then noted = tonumber(call('ZRANGEBYSCORE', set, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) end
         consider(noted)
     end
+    consider(next_resumed)
     if #claims > 0 then consider(until_when) end
     for _, queue in ipairs(those_with('due', open)) do consider_first(key('due', queue), '-inf') end
     local not_yet = '(' .. string.format('%.0f', now)

@@ -64,7 +64,7 @@ SELECT MIN(at) FROM dovetail_opening WHERE docket = ?1
 
 -- name: paused
 -- takes docket, now
-SELECT queue FROM dovetail_hold WHERE docket = ?1 AND kind = 'pause' AND (until IS NULL OR until > ?2)
+SELECT queue, until FROM dovetail_hold WHERE docket = ?1 AND kind = 'pause' AND (until IS NULL OR until > ?2)
 
 -- name: candidates
 -- takes docket, now, at most: what a claim would look at first
