@@ -10,13 +10,22 @@ from dovetail.cli.main import app
 
 def test_queues_are_named_with_their_shares(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    result = CliRunner().invoke(app, ["worker", "--url", url, "--once", "--queue", "mail=3:2", "--queue", "bulk"])
+    result = CliRunner().invoke(
+        app, ["worker", "--url", url, "--once", "--queue", "mail=3:2", "--queue", "bulk", "--ageing", "60"]
+    )
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("options", [["--queue", "mail=much"], ["--queue", "mail=1", "--queue", "mail=2"]])
-def test_an_option_that_makes_no_sense_is_wrong_usage(tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--queue", "mail=much"], "mail"),
+        (["--queue", "mail=1", "--queue", "mail=2"], "mail"),
+        (["--ageing", "0"], "--ageing"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_wrong_usage(tmp_path: Path, options: list[str], named: str) -> None:
     result = CliRunner().invoke(app, ["worker", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--once", *options])
     assert result.exit_code == 2
-    assert "mail" in result.output
+    assert named in result.output
     assert not (tmp_path / "store.db").exists()

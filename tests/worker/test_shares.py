@@ -1,4 +1,4 @@
-"""A worker that takes several queues: weights and concurrency."""
+"""A worker that takes several queues: weights and concurrency; and what has waited for long."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dovetail import Docket, Queue
+from dovetail.errors import InvalidArgument, InvalidType
 from tests.by_hand import at_work, finish, soon
 from tests.conftest import MakeWorker
 
@@ -72,8 +73,28 @@ async def test_a_run_that_becomes_due_starts_in_time(docket: Docket, make_worker
             assert await later.get_result() == "later"
 
 
-async def test_names_alone_share_one_order(docket: Docket, make_worker: MakeWorker):
-    await docket.add_many([docket.call(note, queue="bulk", priority=n)(f"bulk {n}") for n in (1, 3)])
-    await docket.add_many([docket.call(note, queue="mail", priority=n)(f"mail {n}") for n in (0, 2)])
-    await finish(make_worker(queues=["mail", "bulk"], concurrency=1))
-    assert ran == ["bulk 3", "mail 2", "bulk 1", "mail 0"]
+# Ageing
+
+
+async def test_what_has_been_due_for_long_goes_first(docket: Docket, make_worker: MakeWorker):
+    now = datetime.now(UTC)
+    await docket.add(note, when=now - timedelta(minutes=12))("old")
+    await docket.add(note, priority=10, when=now)("high")
+    await finish(make_worker(ageing=timedelta(minutes=1), concurrency=1))
+    assert ran == ["old", "high"]
+
+
+async def test_it_ages_in_queues_with_a_share_too(docket: Docket, make_worker: MakeWorker):
+    now = datetime.now(UTC)
+    await docket.add(note, queue="mail", when=now - timedelta(minutes=12))("old")
+    await docket.add(note, queue="mail", priority=10, when=now)("high")
+    await finish(make_worker(queues=[Queue("mail", concurrency=1)], ageing=timedelta(minutes=1)))
+    assert ran == ["old", "high"]
+
+
+@pytest.mark.parametrize(
+    ("ageing", "message"), [(timedelta(), "ageing must be more than zero"), (60, "ageing must be a timedelta")]
+)
+async def test_ageing_that_makes_no_sense_is_refused(make_worker: MakeWorker, ageing: timedelta, message: str):
+    with pytest.raises((InvalidArgument, InvalidType), match=message):
+        make_worker(ageing=ageing)

@@ -24,6 +24,9 @@ def worker(
         list[str] | None,
         typer.Option(help="A queue to take, as name, name=weight or name=weight:concurrency; all, if none is named."),
     ] = None,
+    ageing: Annotated[
+        float | None, typer.Option(help="Seconds that a run is due until its priority counts as one more.", min=0.001)
+    ] = None,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker's runs start elsewhere.")] = 10,
     grace: Annotated[float, typer.Option(help="Seconds that running work has to end when stopped.")] = 25,
     middleware: Annotated[
@@ -48,6 +51,6 @@ def worker(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
             queues=queues, shutdown_grace=timedelta(seconds=grace), once=once,
-            middleware=middleware or (),
+            middleware=middleware or (), ageing=None if ageing is None else timedelta(seconds=ageing),
         )
     )  # fmt: skip

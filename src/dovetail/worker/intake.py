@@ -41,6 +41,7 @@ class Intake:
         until_finished: bool,
         once: bool = False,
         shares: Sequence[Queue] = (),
+        ageing: timedelta | None = None,
     ) -> None:
         self._engine = engine
         self._roster = roster
@@ -49,6 +50,7 @@ class Intake:
         self._queues = queues
         self._leftovers = Leftovers(engine, queues)
         self._lease = lease
+        self._ageing = ageing
         self._batch = batch
         self._reconnection_delay = reconnection_delay
         self._until_finished = until_finished
@@ -114,7 +116,9 @@ class Intake:
     async def _claim(self, room: int, queues: Sequence[str]) -> Claimed | None:
         sent = self._clock.monotonic()
         try:
-            claimed = await self._engine.claim(self._worker, room, queues=queues, lease=self._lease)
+            claimed = await self._engine.claim(
+                self._worker, room, queues=queues, lease=self._lease, ageing=self._ageing
+            )
         except (EngineUnavailable, OutcomeUnknown) as error:
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             await self._clock.wait(self._hint, self._reconnection_delay)

@@ -76,6 +76,7 @@ class Worker:
         queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         middleware: Iterable[Middleware] = (),
+        ageing: timedelta | None = None,
     ) -> None:
         if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"docket must be a Docket, not {docket!r}")
@@ -97,6 +98,7 @@ class Worker:
         self.queues, self.shares = taken(queues)
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
         self.hooks = Hooks(middleware)
+        self.ageing = None if ageing is None else checks.duration(ageing, "ageing", positive=True)
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
         self._crew: Crew | None = None
@@ -199,6 +201,7 @@ class Worker:
         codec: str | None = None,
         once: bool = False,
         middleware: Iterable[Middleware] | str = (),
+        ageing: timedelta | None = None,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
@@ -215,7 +218,7 @@ class Worker:
             load_member(fallback_task) if fallback_task else None,
             load_member(dependencies) if isinstance(dependencies, str) and dependencies else dependencies or None,
             message_batch, queues=queues, shutdown_grace=shutdown_grace,
-            middleware=load_member(middleware) if isinstance(middleware, str) else middleware,
+            middleware=load_member(middleware) if isinstance(middleware, str) else middleware, ageing=ageing,
         )  # fmt: skip
         async with docket, worker:
             loop = asyncio.get_running_loop()
@@ -279,7 +282,7 @@ class Crew:
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
-            once=isinstance(budget, Round), shares=worker.shares,
+            once=isinstance(budget, Round), shares=worker.shares, ageing=worker.ageing,
         )  # fmt: skip
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,

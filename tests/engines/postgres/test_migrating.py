@@ -16,7 +16,7 @@ from dovetail.model import new_id
 from tests.engines.conftest import as_user
 from tests.servers.postgres import PostgresServer
 
-DIGESTS = {1: "c05547020ff51283"}
+DIGESTS = {1: "0fb4f6ae543394f6"}
 """Of the functions, by the version of the schema that they belong to."""
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Protocol
 
 from dovetail.clock import duration_to_microseconds, from_microseconds
 from dovetail.engine.admission import Refusal, Usage, admit
 from dovetail.engines.sqlite import endings, fairness, limits
+from dovetail.engines.sqlite.ready import Ready, first_aged, first_ready
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits
 from dovetail.model import Claim, Claimed, Failure, Limit, State
 
@@ -27,21 +29,21 @@ Leapt = Callable[[timedelta], bool]
 """Whether the clock was set forward within such a time."""
 
 
-class Ready(NamedTuple):
-    """A run that may be claimed; these sort in claim order."""
+class First(Protocol):
+    """Looks up what is ready, in claim order."""
 
-    priority: int
-    place: float
-    due: int
-    id: str
-    seq: int
-    queue: str
-    limits: str | None
-    turn: str | None
+    def __call__(self, session: Session, *, at_most: int) -> list[Ready]: ...
 
 
 def claim(
-    session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, leapt: Leapt
+    session: Session,
+    worker: str,
+    want: int,
+    queues: Sequence[str],
+    lease: timedelta,
+    *,
+    leapt: Leapt,
+    ageing: timedelta | None = None,
 ) -> Claimed:
     """Lease up to `want` runs. For a while after the clock leapt, no lease counts as lapsed."""
     if want <= 0:
@@ -54,8 +56,11 @@ def claim(
     looked_at_all = grace or _take_over(session, worker, want, until, working, claims)
     limits.open_windows(session, OPENED)
     _promote(session)
-    ready = _open(queues or _queues(session, "first_ready_queue"), paused)
-    looked_at_all &= _take_ready(session, worker, want, until, ready, claims)
+    open_queues = _open(queues or _queues(session, "first_ready_queue"), paused)
+    first: First = partial(first_ready, queues=open_queues)
+    if ageing is not None:
+        first = partial(first_aged, queues=open_queues, ageing=duration_to_microseconds(ageing))
+    looked_at_all &= _take_ready(session, worker, want, until, first, claims)
     if len(claims) == want:
         return Claimed(claims)
     # What this call itself has set free may lie in a queue that it was already past.
@@ -110,12 +115,12 @@ def _promote(session: Session) -> None:
             session.tell_state(run_id, key, State.QUEUED, when=from_microseconds(due))
 
 
-def _take_ready(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
+def _take_ready(session: Session, worker: str, want: int, until: int, first: First, claims: list[Claim]) -> bool:
     """Add claims until there are as many as wanted; whether everything that is ready was looked at."""
     examined = 0
     while len(claims) < want:
         missing = want - len(claims)
-        batch = _first_ready(session, queues, missing)
+        batch = first(session, at_most=missing)
         if not batch:
             return True
         if examined > EXAMINED:
@@ -135,17 +140,6 @@ def _start(session: Session, admitted: list[Ready], worker: str, until: int) -> 
         if ready.place:
             fairness.note_claimed(session, ready.queue, ready.place)
     return [_started(session, row := rows[ready.seq], worker, redelivered=row[10] > 0) for ready in admitted]
-
-
-def _first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
-    found = [
-        Ready(priority, place, due, run_id, seq, queue, held, turn)
-        for queue in queues
-        for seq, priority, place, due, run_id, held, turn in session.all("ready", session.docket, queue, at_most)
-    ]
-    if len(queues) > 1:
-        found.sort()
-    return found[:at_most]
 
 
 def _admitted(session: Session, batch: list[Ready]) -> list[Ready]:
