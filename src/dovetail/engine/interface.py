@@ -11,9 +11,10 @@ moves). At most one run of a key is pending. A terminal run never holds its key.
 ones.
 
 **claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
-joins the ready order within the call. *Place* is fair share as one number: given when a run becomes ready, it is the
-larger of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the
-queue's virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
+joins the ready order within the call; what the call itself sets free, by dropping a run that others waited for, comes
+after what it had picked by then. *Place* is fair share as one number: given when a run becomes ready, it is the larger
+of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the queue's
+virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
 `redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was asked to stop is cancelled.
 Paused queues give nothing. Each claim raises the epoch. The work of a call is bounded whatever the backlog. With
 `ageing`, a priority counts as one more for each `ageing` that its run has been due, though as no higher than that of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from dovetail.clock import duration_to_microseconds, from_microseconds
 from dovetail.engine.admission import Refusal, Usage, admit
 from dovetail.engines.sqlite import endings, fairness, limits
-from dovetail.engines.sqlite.ready import Ready, first_aged, first_ready
+from dovetail.engines.sqlite.ready import Ready, first_aged, first_ready, open_queues
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits
 from dovetail.model import Claim, Claimed, Failure, Limit, State
 
@@ -29,12 +29,6 @@ Leapt = Callable[[timedelta], bool]
 """Whether the clock was set forward within such a time."""
 
 
-class First(Protocol):
-    """Looks up what is ready, in claim order."""
-
-    def __call__(self, session: Session, *, at_most: int) -> list[Ready]: ...
-
-
 def claim(
     session: Session,
     worker: str,
@@ -50,17 +44,15 @@ def claim(
         return Claimed([])
     until = session.now + duration_to_microseconds(lease)
     paused: dict[str, int | None] = dict(session.all("paused", session.docket, session.now))
-    working = _open(queues or _queues(session, "first_running_queue"), paused)
+    working = open_queues(session, "first_running_queue", queues, paused)
     claims: list[Claim] = []
     grace = leapt(lease)
     looked_at_all = grace or _take_over(session, worker, want, until, working, claims)
     limits.open_windows(session, OPENED)
     _promote(session)
-    open_queues = _open(queues or _queues(session, "first_ready_queue"), paused)
-    first: First = partial(first_ready, queues=open_queues)
-    if ageing is not None:
-        first = partial(first_aged, queues=open_queues, ageing=duration_to_microseconds(ageing))
-    looked_at_all &= _take_ready(session, worker, want, until, first, claims)
+    look = partial(open_queues, session, "first_ready_queue", queues, paused)
+    first = first_ready if ageing is None else partial(first_aged, ageing=duration_to_microseconds(ageing))
+    looked_at_all &= _take_ready(session, worker, want, until, look, first, claims)
     if len(claims) == want:
         return Claimed(claims)
     # What this call itself has set free may lie in a queue that it was already past.
@@ -69,20 +61,6 @@ def claim(
     if grace:
         wait = lease if wait is None else min(wait, lease)
     return Claimed(claims, wait)
-
-
-def _open(queues: Sequence[str], paused: Container[str]) -> list[str]:
-    return [queue for queue in dict.fromkeys(queues) if queue not in paused]
-
-
-def _queues(session: Session, first: str) -> list[str]:
-    """The queues that have something, one step of the index each."""
-    queues: list[str] = []
-    name = session.one(first, session.docket, "")[0]
-    while name is not None:
-        queues.append(name)
-        name = session.one(first, session.docket, name)[0]
-    return queues
 
 
 def _take_over(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
@@ -115,18 +93,29 @@ def _promote(session: Session) -> None:
             session.tell_state(run_id, key, State.QUEUED, when=from_microseconds(due))
 
 
-def _take_ready(session: Session, worker: str, want: int, until: int, first: First, claims: list[Claim]) -> bool:
+def _take_ready(
+    session: Session,
+    worker: str,
+    want: int,
+    until: int,
+    look: Callable[[], list[str]],
+    first: Callable[[Session, list[str], int], list[Ready]],
+    claims: list[Claim],
+) -> bool:
     """Add claims until there are as many as wanted; whether everything that is ready was looked at."""
     examined = 0
+    queues = look()
     while len(claims) < want:
-        missing = want - len(claims)
-        batch = first(session, at_most=missing)
+        batch = first(session, queues, want - len(claims))
         if not batch:
             return True
         if examined > EXAMINED:
             return False
-        claims += _start(session, _admitted(session, batch), worker, until)
+        admitted = _admitted(session, batch)
+        claims += _start(session, admitted, worker, until)
         examined += len(batch)
+        if len(admitted) < len(batch):
+            queues = look()  # a run that was dropped may have set others free, in a queue that had nothing
     return True
 
 

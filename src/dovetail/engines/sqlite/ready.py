@@ -1,8 +1,8 @@
-"""What is ready, in claim order."""
+"""What is ready: in which queues, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from dovetail.engines.sqlite.session import Session
@@ -26,7 +26,22 @@ class Ready(NamedTuple):
     turn: str | None
 
 
-def first_ready(session: Session, *, queues: list[str], at_most: int) -> list[Ready]:
+def open_queues(session: Session, first: str, queues: Sequence[str], paused: Container[str]) -> list[str]:
+    """Those of the queues that are not paused; if none is named, of all that have something."""
+    return [queue for queue in dict.fromkeys(queues or _queues(session, first)) if queue not in paused]
+
+
+def _queues(session: Session, first: str) -> list[str]:
+    """The queues that have something, one step of the index each."""
+    queues: list[str] = []
+    name = session.one(first, session.docket, "")[0]
+    while name is not None:
+        queues.append(name)
+        name = session.one(first, session.docket, name)[0]
+    return queues
+
+
+def first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
     """The first of all these queues together."""
     found = [
         Ready(priority, place, due, run_id, seq, queue, held, turn)
@@ -38,7 +53,7 @@ def first_ready(session: Session, *, queues: list[str], at_most: int) -> list[Re
     return found[:at_most]
 
 
-def first_aged(session: Session, *, queues: list[str], at_most: int, ageing: int) -> list[Ready]:
+def first_aged(session: Session, queues: list[str], at_most: int, *, ageing: int) -> list[Ready]:
     """Likewise, but a priority counts as one more for each `ageing` that a run has been due."""
     found = [
         aged

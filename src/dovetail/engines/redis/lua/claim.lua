@@ -43,25 +43,26 @@ local function start(run, redelivered)
     hand_over(run, redelivered)
 end
 
+local takes_all, paused = #queues == 0, {} -- paused: queue -> when its pause ends, 0 for never
 local next_resumed -- when the first pause of these queues ends
 
 local function open_queues()
-    if #queues == 0 then queues = call('SMEMBERS', QUEUES) end
-    local paused, pauses = {}, call('HGETALL', PAUSES)
+    if takes_all then queues = call('SMEMBERS', QUEUES) end
+    local pauses = call('HGETALL', PAUSES)
     for n = 1, #pauses, 2 do
         local ends = tonumber(pauses[n + 1])
         if ends == 0 or ends > now then paused[pauses[n]] = ends end
     end
-    local open = {}
+    local open, is_known = {}, {}
     -- From another one each time: what is bounded must not always end before the same queues.
     local from = #queues > 0 and now % #queues or 0
     for n = 1, #queues do
         local queue = queues[(from + n - 1) % #queues + 1]
         local ends = paused[queue]
-        if not ends then
+        if not ends and not is_known[queue] then
             open[#open + 1] = queue
-            paused[queue] = 0 -- named twice, it counts once
-        elseif ends > 0 then
+            is_known[queue] = true -- named twice, it counts once
+        elseif ends and ends > 0 then
             next_resumed = math.min(next_resumed or ends, ends)
         end
     end
@@ -374,7 +375,9 @@ local function take_ready(open)
         if is_full then return false end
         if #claims == want then return true end
         for queue in pairs(stirred) do
-            if is_open[queue] then look_into(queue, math.min(share, want - #claims)) end
+            -- A run that was dropped may have set others free, in a queue that had nothing.
+            local may_take = is_open[queue] or (takes_all and not paused[queue])
+            if may_take then look_into(queue, math.min(share, want - #claims)) end
         end
     end
     return true
