@@ -30,7 +30,9 @@ ON_EVERY_STORE = (
     "tests/test_queues.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",
+    "tests/worker/test_leftovers.py",
     "tests/worker/test_round.py",
+    "tests/worker/test_shares.py",
     "tests/worker/test_worker.py",
 )
 """The tests of what users see run on every store; those of the parts within, on the one in memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from dovetail import Docket, ExecutionState
 from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType, UnknownRun
+from dovetail.model import WorkerInfo
 from tests.by_hand import ByHand, at_work, finish, soon
 from tests.conftest import MakeWorker
 
@@ -79,6 +80,14 @@ async def test_a_pause_may_have_an_end(by_hand: ByHand, still: Docket, clock: Vi
     assert len(await by_hand.claim_all()) == 1
 
 
+async def test_an_idle_worker_goes_on_as_soon_as_a_pause_ends(docket: Docket, make_worker: MakeWorker) -> None:
+    await docket.pause("mail", until=datetime.now(UTC) + timedelta(milliseconds=500))
+    async with at_work(make_worker()):
+        execution = await docket.add(note, queue="mail")("late")
+        async with asyncio.timeout(3):  # an idle worker looks by itself every four to six seconds
+            assert await execution.get_result() == "late"
+
+
 async def test_a_queue_that_is_not_paused_may_be_resumed(docket: Docket) -> None:
     await docket.resume("mail")
     assert await docket.queues() == []
@@ -117,6 +126,15 @@ async def test_queues_tell_what_is_in_them(by_hand: ByHand, still: Docket, clock
     assert c.paused is not None
     assert (c.paused.reason, c.paused.owner, c.paused.until) == ("a storm", "ann", now + 60 * MINUTE)
     assert c.paused.since == now + MINUTE
+
+
+async def test_a_queue_that_a_worker_names_is_listed_while_it_is_empty(still: Docket) -> None:
+    await still.add(note, queue="bulk", group="tenant")("grouped")
+    info = WorkerInfo("worker", queues=("mail", "bulk"))
+    await still.engine.heartbeat(info, [], lease=MINUTE)
+    bulk, mail = await still.queues()
+    assert (bulk.name, bulk.count()) == ("bulk", 1)
+    assert (mail.name, mail.count(), mail.oldest_due, mail.paused) == ("mail", 0, None, None)
 
 
 # What hangs on what

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
-    from dovetail.queues import Pause, QueueInfo
+    from dovetail.queues import Pause, Queue, QueueInfo
     from dovetail.schedules import Schedule, Schedules
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
@@ -142,6 +142,7 @@ _NAMES = {
     "dovetail.middleware": ("Middleware",),
     "dovetail.queues": (
         "Pause",
+        "Queue",
         "QueueInfo",
     ),
     "dovetail.schedules": (
@@ -201,6 +202,7 @@ __all__ = [
     "Perpetual",
     "Progress",
     "Provided",
+    "Queue",
     "QueueInfo",
     "RateLimit",
     "ResultExpired",

@@ -1,15 +1,62 @@
-"""Queues: what is in them, and whether they give anything out."""
+"""Queues: how a worker shares itself among them, what is in them, and whether they give anything out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from dovetail import checks
 from dovetail.engine import Engine
-from dovetail.errors import InvalidArgument
+from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Hold, HoldKind, State, Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue that a worker takes: its share of the worker's starts, and how many of its runs may be there at a time.
+
+    Worker(docket, queues=[Queue("mail", weight=3), Queue("reports", concurrency=2)])
+    """
+
+    name: str
+    weight: int = 1
+    concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.text(self.name, "the name of a queue")
+        checks.whole(self.weight, f"the weight of the queue {self.name!r}", least=1)
+        if self.concurrency is not None:
+            checks.whole(self.concurrency, f"the concurrency of the queue {self.name!r}", least=1)
+
+    @classmethod
+    def parse(cls, text: str) -> str | Self:
+        """A queue as the command line names it: `mail`, `mail=3` with a weight, `mail=3:2` with a concurrency too."""
+        name, sign, rest = text.rpartition("=")
+        if not sign:
+            return text
+        numbers = [number.strip() for number in rest.split(":")]
+        if len(numbers) > 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise InvalidArgument(
+                f"{text!r} names no queue; write 'mail', 'mail=3' (its weight) or 'mail=3:2' (and how many at a time)"
+            )
+        return cls(name, *map(int, numbers))
+
+
+def taken(queues: Sequence[str | Queue]) -> tuple[tuple[str, ...], tuple[Queue, ...]]:
+    """The names of the queues that a worker takes; and their shares, unless all of them are only names."""
+    if isinstance(queues, str | bytes | Mapping) or not isinstance(queues, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidType(f"queues must be a list, such as ['mail', Queue('reports', weight=2)], not {queues!r}")
+    members = list(queues)
+    if not any(isinstance(each, Queue) for each in members):
+        return tuple(checks.texts(members, "queues")), ()
+    shares = tuple(each if isinstance(each, Queue) else Queue(each) for each in members)
+    names = tuple(share.name for share in shares)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgument(f"the queue {twice!r} is named twice; give it one weight and one concurrency")
+    return names, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +107,7 @@ async def resume(engine: Engine, queue: str) -> None:
 
 
 async def queues(engine: Engine) -> list[QueueInfo]:
-    """Every queue that holds runs or is paused, by name."""
+    """Every queue that holds runs, is paused, or is named by a worker that takes it; sorted by name."""
     holds = await engine.holds()
     survey = await engine.survey()
     pauses = {
@@ -68,7 +115,8 @@ async def queues(engine: Engine) -> list[QueueInfo]:
         for hold in holds
         if hold.kind is HoldKind.PAUSE and hold.queue is not None
     }
-    names = {*pauses, *(each.queue for each in survey.counts)}
+    by_workers = {name for worker in survey.workers for name in worker.queues}
+    names = {*pauses, *by_workers, *(each.queue for each in survey.counts)}
     return [_info(name, survey, pauses.get(name)) for name in sorted(names)]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dovetail import Docket, OutcomeUnknown
+from dovetail import Docket, OutcomeUnknown, Queue
 from dovetail.clock import VirtualClock
 from dovetail.model import Settle, State, Verdict
 from dovetail.worker.intake import Intake
@@ -71,6 +72,16 @@ class Desk:
                 await self.changed.wait()
 
 
+@asynccontextmanager
+async def at_work(desk: Desk) -> AsyncIterator[Desk]:
+    running = asyncio.create_task(desk.intake.run())
+    yield desk
+    desk.intake.stop()
+    desk.release.set()
+    await soon(running)
+    await soon(desk.roster.is_idle.wait())
+
+
 @pytest.fixture
 def faults(still: Docket) -> Faults:
     return behind_a_door(still)
@@ -78,13 +89,8 @@ def faults(still: Docket) -> Faults:
 
 @pytest.fixture
 async def desk(still: Docket, faults: Faults, clock: VirtualClock) -> AsyncIterator[Desk]:
-    desk = Desk(still, clock)
-    running = asyncio.create_task(desk.intake.run())
-    yield desk
-    desk.intake.stop()
-    desk.release.set()
-    await soon(running)
-    await soon(desk.roster.is_idle.wait())
+    async with at_work(Desk(still, clock)) as desk:
+        yield desk
 
 
 async def test_what_is_there_is_claimed(desk: Desk, still: Docket):
@@ -120,6 +126,30 @@ async def test_without_a_hint_nothing_is_asked_of_the_store(desk: Desk, still: D
     for _ in range(5):
         await still.workers()
     assert faults.calls["claim"] == 1
+
+
+async def test_names_alone_cost_one_call(still: Docket, faults: Faults, clock: VirtualClock):
+    async with at_work(Desk(still, clock, queues=("a", "b"))):
+        await faults.reached("claim", 1)
+        for _ in range(5):
+            await still.workers()
+    assert faults.calls["claim"] == 1
+
+
+async def test_each_share_is_asked_once_and_not_again_without_a_reason(
+    still: Docket, faults: Faults, clock: VirtualClock
+):
+    shares = (Queue("a", weight=2), Queue("b", concurrency=1))
+    for key in ("first", "second"):
+        await still.add(work, key=key, queue="b")()
+    async with at_work(Desk(still, clock, concurrency=3, queues=("a", "b"), shares=shares)) as desk:
+        await desk.until_started(1)
+        for _ in range(5):
+            await still.workers()
+        assert faults.calls["claim"] == 2
+        desk.release.set()  # the bound of b is what kept the second waiting
+        await desk.until_started(2)
+    assert (desk.started, desk.most) == (["first", "second"], 1)
 
 
 async def test_a_hint_that_comes_during_a_claim_is_not_lost(desk: Desk, still: Docket, faults: Faults):

@@ -12,12 +12,16 @@ the key. At most one run of a key is pending. A terminal run never holds its key
 ones.
 
 **claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
-joins the ready order within the call. *Place* is fair share as one number: given when a run becomes ready, it is the
-larger of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the
-queue's virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
+joins the ready order within the call; what the call itself sets free, by dropping a run that others waited for, comes
+after what it had picked by then. *Place* is fair share as one number: given when a run becomes ready, it is the larger
+of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the queue's
+virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
 `redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was asked to stop is cancelled.
-Paused queues give nothing. Each claim raises the epoch. The work of a call is bounded whatever the backlog. `wait` is
-how long until something known becomes due: a future run, a window that opens, a lease that lapses.
+Paused queues give nothing. Each claim raises the epoch. The work of a call is bounded whatever the backlog. With
+`ageing`, a priority counts as one more for each `ageing` that its run has been due, though as no higher than that of
+the run before it in the same queue and of the same priority, so that among these the order stays; 64 priorities of a
+queue are looked at. `wait` is how long until something known becomes due: a future run, a window that opens, a lease
+that lapses, a pause that ends.
 
 **limits** A slot belongs to a run that is running; usage is the count of such runs, never a counter. A refused run is
 parked on the limit and costs nothing until there is room: a slot set free, or a window that opens; then the first in
@@ -110,8 +114,17 @@ class Engine(Protocol):
 
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]: ...
 
-    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
-        """Lease up to `want` runs to a worker, from these queues, or from all if none is named."""
+    async def claim(
+        self,
+        worker: str,
+        want: int,
+        *,
+        queues: Sequence[str] = (),
+        lease: timedelta,
+        ageing: timedelta | None = None,
+    ) -> Claimed:
+        """Lease up to `want` runs to a worker, from these queues, or from all if none is named; and if runs age, by how
+        long they have been due too."""
         ...
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]: ...

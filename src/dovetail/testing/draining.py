@@ -15,7 +15,7 @@ from dovetail.errors import ResultExpired, UsageError
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
 from dovetail.worker import Worker
-from dovetail.worker.intake import has_work
+from dovetail.worker.leftovers import is_anything_left
 
 LEASE = timedelta(hours=1)
 """Nobody else is there to take over, so a lease need not be short; each renewal would be a stop of the clock."""
@@ -118,7 +118,7 @@ class Drainage:
             await self._until_nothing_is_due()
 
     async def _is_anything_left(self) -> bool:
-        return await has_work(self._docket.engine)
+        return await is_anything_left(self._docket.engine)
 
     async def _stuck(self) -> str:
         left = await self._docket.find_all(RunQuery(states=(*PENDING, State.RUNNING)))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
-from dovetail.engine.paging import pages
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
-from dovetail.model import Claimed, RunQuery, State
-from dovetail.schedules import QUEUE, is_tick
+from dovetail.model import Claim, Claimed
+from dovetail.queues import Queue
+from dovetail.schedules import QUEUE
+from dovetail.worker.leftovers import Leftovers
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
+from dovetail.worker.sharing import Sharing
 
 FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
@@ -23,8 +26,6 @@ FINISH_POLL = timedelta(milliseconds=200)
 
 SCHEDULES_AT_LEAST = 1.0
 """Seconds after which a worker of some queues that always finds enough in them looks after schedules as well."""
-
-LIVE = (State.SCHEDULED, State.QUEUED, State.WAITING, State.RUNNING)
 
 
 class Intake:
@@ -43,24 +44,38 @@ class Intake:
         reconnection_delay: timedelta,
         until_finished: bool,
         once: bool = False,
+        shares: Sequence[Queue] = (),
+        ageing: timedelta | None = None,
     ) -> None:
         self._engine = engine
         self._roster = roster
         self._clock = clock
         self._worker = worker
         self._scope = Scope(queues, clock)
+        self._leftovers = Leftovers(engine, queues)
         self._lease = lease
+        self._ageing = ageing
         self._batch = batch
         self._reconnection_delay = reconnection_delay
         self._until_finished = until_finished
         self._once = once
         self._hint = asyncio.Event()
+        self._is_news = True  # a queue that had nothing may have something
         self._stopping = False
+        self._sharing = Sharing((*shares, Queue(QUEUE))) if shares else None
+        if self._sharing is not None:
+            roster.freed = self._freed
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
 
     def hint(self) -> None:
         """Something may be there to claim."""
+        self._is_news = True
         self._hint.set()
+
+    def _freed(self, claim: Claim) -> None:
+        """A queue that was at its bound is so no more."""
+        if self._sharing is not None and self._sharing.is_bounded(claim.queue):
+            self._hint.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -76,7 +91,7 @@ class Intake:
                 continue
             self._hint.clear()
             was_idle = self._roster.is_idle.is_set()
-            claimed = await self._claim(room)
+            claimed = await (self._claim_any(room) if self._sharing is None else self._share_out(room))
             if claimed is None or len(claimed.claims) == room or self._stopping:
                 continue
             if self._once and not claimed.claims and self._roster.is_idle.is_set():
@@ -87,16 +102,37 @@ class Intake:
                 return
             await self._reason_to_look(claimed.wait)
 
-    async def _claim(self, room: int) -> Claimed | None:
+    async def _claim_any(self, room: int) -> Claimed | None:
+        claimed = await self._claim(room, self._scope.queues())
+        self._scope.is_enough = claimed is not None and len(claimed.claims) == room
+        return claimed
+
+    async def _share_out(self, room: int) -> Claimed | None:
+        """Ask queue by queue, by their shares. What one does not use goes to the others."""
+        assert self._sharing is not None  # noqa: S101 - nobody else asks
+        sharing, claims = self._sharing, list[Claim]()
+        is_news, self._is_news = self._is_news, False
+        sharing.begin(self._clock.monotonic(), anew=is_news or self._until_finished or self._once)
+        while portions := sharing.portions(room - len(claims), Counter(claim.queue for claim in self._roster.claims)):
+            for queue, want in portions.items():
+                claimed = None if self._stopping else await self._claim(want, (queue,))
+                if claimed is None:
+                    return None
+                sharing.brought(queue, want, claimed, self._clock.monotonic())
+                claims += claimed.claims
+        return Claimed(claims, sharing.wait(self._clock.monotonic()))
+
+    async def _claim(self, room: int, queues: Sequence[str]) -> Claimed | None:
         sent = self._clock.monotonic()
         try:
-            claimed = await self._engine.claim(self._worker, room, queues=self._scope.queues(), lease=self._lease)
+            claimed = await self._engine.claim(
+                self._worker, room, queues=queues, lease=self._lease, ageing=self._ageing
+            )
         except (EngineUnavailable, OutcomeUnknown) as error:
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             await self._clock.wait(self._hint, self._reconnection_delay)
             return None
         self.moved = self._clock.monotonic()
-        self._scope.is_enough = len(claimed.claims) == room
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed
@@ -115,25 +151,14 @@ class Intake:
         await self._clock.rest(self._hint, longest, wait)
 
     async def _is_finished(self) -> bool:
-        """Whether nothing is left on the docket, here or elsewhere."""
+        """Whether nothing is left to wait for, here or elsewhere."""
         if not self._roster.is_idle.is_set():
             return False
         try:
-            is_left = await has_work(self._engine)
+            is_anything_due = await self._leftovers.is_anything_due()
         except (EngineUnavailable, OutcomeUnknown):
             return False
-        return not is_left and self._roster.is_idle.is_set()
-
-
-async def has_work(engine: Engine) -> bool:
-    """Whether anything waits or runs. A schedule that waits for its time is no work."""
-    first = await engine.find(RunQuery(states=LIVE, limit=1))
-    if not any(map(is_tick, first)):
-        return bool(first.items)
-    async for page in pages(engine.find, RunQuery(states=LIVE)):
-        if not all(is_tick(run) and run.state is not State.RUNNING for run in page):
-            return True
-    return False
+        return not is_anything_due and self._roster.is_idle.is_set()
 
 
 class Scope:

@@ -71,6 +71,7 @@ class Roster:
         self.has_room.set()
         self.is_idle = asyncio.Event()
         self.is_idle.set()
+        self.freed: Callable[[Claim], None] = lambda _: None  # told of each claim that is no longer in `claims`
         self._attend = attend
         self._settle = settle
         self._name = name
@@ -87,6 +88,11 @@ class Roster:
     @property
     def running(self) -> list[Tenure]:
         return list(self._running.values())
+
+    @property
+    def claims(self) -> list[Claim]:
+        """What is at work or in reserve."""
+        return [tenure.claim for each in (self._running, self._reserve) for tenure in each.values()]
 
     def in_hand(self) -> list[Tenure]:
         """Everything whose lease has to be renewed. May be asked from another thread."""
@@ -140,6 +146,7 @@ class Roster:
                 self._judged(tenure, verdict)
             self._start_reserve()
             self.has_room.set()
+            self.freed(claim)
             self._note_idle()
 
     def _start_reserve(self) -> None:
@@ -167,6 +174,8 @@ class Roster:
         verdict = tenure.unbegun() if reserved else None
         if verdict is not None:
             self._judged(tenure, verdict)
+        if reserved:
+            self.freed(reserved.claim)
         self._note_idle()
 
     def stop_all(self, reason: Reason) -> None:

@@ -23,6 +23,7 @@ from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Claim, Settle, Verdict, WorkerInfo, new_id
 from dovetail.model import Pulse as Heard
+from dovetail.queues import Queue, taken
 from dovetail.schedules.definition import TASK as SCHEDULE
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
 from dovetail.worker.additions import Dependencies, lifecycles, named_dependencies
@@ -74,9 +75,10 @@ class Worker:
         dependencies: Dependencies | None = None,
         message_batch: int = MESSAGE_BATCH,
         *,
-        queues: Sequence[str] = (),
+        queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         middleware: Iterable[Middleware] = (),
+        ageing: timedelta | None = None,
     ) -> None:
         if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidType(f"docket must be a Docket, not {docket!r}")
@@ -95,9 +97,10 @@ class Worker:
         self.fallback_task = fallback_task
         self.dependencies = named_dependencies(dependencies)
         self.message_batch = checks.whole(message_batch, "message_batch", least=1)
-        self.queues = tuple(checks.texts(queues, "queues"))
+        self.queues, self.shares = taken(queues)
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
         self.hooks = Hooks(middleware)
+        self.ageing = None if ageing is None else checks.duration(ageing, "ageing", positive=True)
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
         self._crew: Crew | None = None
@@ -134,7 +137,10 @@ class Worker:
         await self._run()
 
     async def run_until_finished(self) -> None:
-        """Run until nothing is left on the docket: nothing due, nothing scheduled, nothing running."""
+        """Run until nothing is left on the docket: nothing due, nothing scheduled, nothing running.
+
+        Queues that are paused without an end, or that this worker does not take, are not waited for.
+        """
         await self._run(until_finished=True)
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
@@ -191,12 +197,13 @@ class Worker:
         fallback_task: str | None = None,
         message_batch: int = MESSAGE_BATCH,
         dependencies: Dependencies | str | None = None,
-        queues: Sequence[str] = (),
+        queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
         durability: str = "durable",
         codec: str | None = None,
         once: bool = False,
         middleware: Iterable[Middleware] | str = (),
+        ageing: timedelta | None = None,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
@@ -213,7 +220,7 @@ class Worker:
             load_member(fallback_task) if fallback_task else None,
             load_member(dependencies) if isinstance(dependencies, str) and dependencies else dependencies or None,
             message_batch, queues=queues, shutdown_grace=shutdown_grace,
-            middleware=load_member(middleware) if isinstance(middleware, str) else middleware,
+            middleware=load_member(middleware) if isinstance(middleware, str) else middleware, ageing=ageing,
         )  # fmt: skip
         async with docket, worker:
             loop = asyncio.get_running_loop()
@@ -280,7 +287,7 @@ class Crew:
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
-            once=isinstance(budget, Round),
+            once=isinstance(budget, Round), shares=worker.shares, ageing=worker.ageing,
         )  # fmt: skip
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,

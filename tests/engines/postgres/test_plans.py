@@ -19,7 +19,8 @@ INSERT INTO dovetail.run (
     docket, id, task, queue, priority, state, due, created, attempt, crash_limit,
     keep_completed, keep_failed, keep_cancelled, payload
 )
-SELECT %(docket)s, %(state)s || n, 'task', 'default', 0, %(state)s, %(due)s + n, 0, 1, 3, 1000, 1000, 1000, 'payload'
+SELECT %(docket)s, %(state)s || n, 'task', 'default', n %% %(levels)s, %(state)s, %(due)s + n, 0, 1, 3,
+    1000, 1000, 1000, 'payload'
 FROM generate_series(1, %(count)s) AS n
 """
 
@@ -66,23 +67,26 @@ def check(plans: list[str], most_pages: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [0, 1_000, 1_000_000])
+@pytest.mark.parametrize(
+    ("count", "ageing", "levels"), [(0, None, 1), (1_000, None, 1), (1_000_000, None, 1), (100_000, 60_000_000, 5)]
+)
 async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
-    postgres_url: str, plain: psycopg.Connection[Any], count: int
+    postgres_url: str, plain: psycopg.Connection[Any], count: int, ageing: int | None, levels: int
 ) -> None:
     async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
         docket = engine._docket
     explained = Explained(postgres_url)
     far = 4_000_000_000_000_000
-    await asyncio.to_thread(_stock, plain, docket, "queued", 0, count)
-    await asyncio.to_thread(_stock, plain, docket, "scheduled", far, count // 10)
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, count, levels)
+    await asyncio.to_thread(_stock, plain, docket, "scheduled", far, count // 10, levels)
     lease = timedelta(seconds=30) // timedelta(microseconds=1)
     for _ in range(3):
         rows = explained.rows(
-            "SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', %s::bigint)", docket, WANT, lease
-        )
+            "SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', %s::bigint, NULL, %s::bigint)",
+            docket, WANT, lease, ageing,
+        )  # fmt: skip
         assert len(rows) == min(count, WANT) + 1, "the last row says how long to wait"
-        check(explained.plans, 40 * WANT)
+        check(explained.plans, 40 * WANT * levels)
         claims = rows[:-1]
         explained.rows(
             "SELECT dovetail.finish(%s::bigint, NULL, %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], '[]', '')",
@@ -94,8 +98,9 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
     plain.execute("DELETE FROM dovetail.ended WHERE docket = %s", (docket,))
 
 
-def _stock(plain: psycopg.Connection[Any], docket: int, state: str, due: int, count: int) -> None:
-    plain.execute(BACKLOG.encode(), {"docket": docket, "state": state, "due": due, "count": count})
+def _stock(plain: psycopg.Connection[Any], docket: int, state: str, due: int, count: int, levels: int) -> None:
+    values = {"docket": docket, "state": state, "due": due, "count": count, "levels": levels}
+    plain.execute(BACKLOG.encode(), values)
 
 
 def test_a_heartbeat_writes_no_index(plain: psycopg.Connection[Any]) -> None:

@@ -26,6 +26,8 @@ USES = {
     "became_due": ("dovetail_run_due (docket=? AND due<?)",),
     "first_ready_queue": ("dovetail_run_ready (docket=? AND queue>?)",),
     "ready": ("dovetail_run_ready (docket=? AND queue=?)",),
+    "level_after": ("dovetail_run_ready (docket=? AND queue=? AND priority>?)",),
+    "level": ("dovetail_run_ready (docket=? AND queue=? AND priority=?)",),
     "next_due": ("dovetail_run_due (docket=?)",),
     "next_lapse": ("dovetail_run_lease (docket=? AND queue=? AND lease>?)",),
     "next_opening": ("dovetail_opening_at (docket=?)",),

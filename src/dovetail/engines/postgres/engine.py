@@ -161,9 +161,19 @@ class PostgresEngine:
             raise meant from error
         return answers.placed.decode(said).placements([run.id for run in runs])
 
-    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+    async def claim(
+        self,
+        worker: str,
+        want: int,
+        *,
+        queues: Sequence[str] = (),
+        lease: timedelta,
+        ageing: timedelta | None = None,
+    ) -> Claimed:
         if want <= 0:
             return Claimed([])
+        if ageing is not None:
+            return await self._claim(worker, want, queues, lease, None, duration_to_microseconds(ageing))
         beyond = self._open.shortcut.beyond(queues)
         claimed = await self._claim(worker, want, queues, lease, beyond)
         missing = want - len(claimed.claims)
@@ -173,18 +183,25 @@ class PostgresEngine:
         return claimed
 
     async def _claim(
-        self, worker: str, want: int, queues: Sequence[str], lease: timedelta, beyond: str | None
+        self,
+        worker: str,
+        want: int,
+        queues: Sequence[str],
+        lease: timedelta,
+        beyond: str | None,
+        ageing: int | None = None,
     ) -> Claimed:
         names = [put(queue) for queue in queues]
         began = self.clock.monotonic()
         rows = await self._open.caller.table(
-            "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease), beyond
+            "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease), beyond, ageing
         )
         took = self.clock.monotonic() - began
         last = rows.pop()
         _, wait, told, *_ = last
         self._tell(answers.news.decode("{" + told + "}"))
-        self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)
+        if ageing is None:
+            self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)
         claims = [answers.claim_of(row) for row in rows]
         return Claimed(claims, None if wait is None else timedelta(microseconds=wait))
 

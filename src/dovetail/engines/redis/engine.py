@@ -109,15 +109,24 @@ class RedisEngine:
     async def schedule(self, runs: Sequence[NewRun]) -> list[Placement]:
         return await self._branch().schedule(runs)
 
-    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+    async def claim(
+        self,
+        worker: str,
+        want: int,
+        *,
+        queues: Sequence[str] = (),
+        lease: timedelta,
+        ageing: timedelta | None = None,
+    ) -> Claimed:
         if want <= 0:
             return Claimed([])
         wanted = min(want, MOST_CLAIMED)
         asked, expected, duration = new_id(), self._expected_time(), duration_to_microseconds(lease)
+        ages = False if ageing is None else duration_to_microseconds(ageing)
 
         def request(again: bool) -> bytes:
             grace = self._is_in_grace(lease)  # only now: it may have taken another server to ask
-            return packing.encode((worker, wanted, queues, duration, grace, asked, again, expected))
+            return packing.encode((worker, wanted, queues, duration, grace, asked, again, expected, ages))
 
         head, calls = await self._branch().run("claim", request)
         wait, now, leapt, heads = packing.decode(head)

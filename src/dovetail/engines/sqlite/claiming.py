@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from dovetail.clock import duration_to_microseconds, from_microseconds
 from dovetail.engine.admission import Refusal, Usage, admit
 from dovetail.engines.sqlite import endings, fairness, limits
+from dovetail.engines.sqlite.ready import Ready, first_aged, first_ready, open_queues
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits
 from dovetail.model import Claim, Claimed, Failure, Limit, State
 
@@ -27,56 +29,38 @@ Leapt = Callable[[timedelta], bool]
 """Whether the clock was set forward within such a time."""
 
 
-class Ready(NamedTuple):
-    """A run that may be claimed; these sort in claim order."""
-
-    priority: int
-    place: float
-    due: int
-    id: str
-    seq: int
-    queue: str
-    limits: str | None
-    turn: str | None
-
-
 def claim(
-    session: Session, worker: str, want: int, queues: Sequence[str], lease: timedelta, *, leapt: Leapt
+    session: Session,
+    worker: str,
+    want: int,
+    queues: Sequence[str],
+    lease: timedelta,
+    *,
+    leapt: Leapt,
+    ageing: timedelta | None = None,
 ) -> Claimed:
     """Lease up to `want` runs. For a while after the clock leapt, no lease counts as lapsed."""
     if want <= 0:
         return Claimed([])
     until = session.now + duration_to_microseconds(lease)
-    paused = {queue for (queue,) in session.all("paused", session.docket, session.now)}
-    working = _open(queues or _queues(session, "first_running_queue"), paused)
+    paused: dict[str, int | None] = dict(session.all("paused", session.docket, session.now))
+    working = open_queues(session, "first_running_queue", queues, paused)
     claims: list[Claim] = []
     grace = leapt(lease)
     looked_at_all = grace or _take_over(session, worker, want, until, working, claims)
     limits.open_windows(session, OPENED)
     _promote(session)
-    ready = _open(queues or _queues(session, "first_ready_queue"), paused)
-    looked_at_all &= _take_ready(session, worker, want, until, ready, claims)
+    look = partial(open_queues, session, "first_ready_queue", queues, paused)
+    first = first_ready if ageing is None else partial(first_aged, ageing=duration_to_microseconds(ageing))
+    looked_at_all &= _take_ready(session, worker, want, until, look, first, claims)
     if len(claims) == want:
         return Claimed(claims)
     # What this call itself has set free may lie in a queue that it was already past.
-    wait = _wait(session, working) if looked_at_all and not session.work else timedelta()
+    ends = [end for queue, end in paused.items() if end is not None and (not queues or queue in queues)]
+    wait = _wait(session, working, ends) if looked_at_all and not session.work else timedelta()
     if grace:
         wait = lease if wait is None else min(wait, lease)
     return Claimed(claims, wait)
-
-
-def _open(queues: Sequence[str], paused: set[str]) -> list[str]:
-    return [queue for queue in dict.fromkeys(queues) if queue not in paused]
-
-
-def _queues(session: Session, first: str) -> list[str]:
-    """The queues that have something, one step of the index each."""
-    queues: list[str] = []
-    name = session.one(first, session.docket, "")[0]
-    while name is not None:
-        queues.append(name)
-        name = session.one(first, session.docket, name)[0]
-    return queues
 
 
 def _take_over(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
@@ -109,18 +93,29 @@ def _promote(session: Session) -> None:
             session.tell_state(run_id, key, State.QUEUED, when=from_microseconds(due))
 
 
-def _take_ready(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
+def _take_ready(
+    session: Session,
+    worker: str,
+    want: int,
+    until: int,
+    look: Callable[[], list[str]],
+    first: Callable[[Session, list[str], int], list[Ready]],
+    claims: list[Claim],
+) -> bool:
     """Add claims until there are as many as wanted; whether everything that is ready was looked at."""
     examined = 0
+    queues = look()
     while len(claims) < want:
-        missing = want - len(claims)
-        batch = _first_ready(session, queues, missing)
+        batch = first(session, queues, want - len(claims))
         if not batch:
             return True
         if examined > EXAMINED:
             return False
-        claims += _start(session, _admitted(session, batch), worker, until)
+        admitted = _admitted(session, batch)
+        claims += _start(session, admitted, worker, until)
         examined += len(batch)
+        if len(admitted) < len(batch):
+            queues = look()  # a run that was dropped may have set others free, in a queue that had nothing
     return True
 
 
@@ -134,17 +129,6 @@ def _start(session: Session, admitted: list[Ready], worker: str, until: int) -> 
         if ready.place:
             fairness.note_claimed(session, ready.queue, ready.place)
     return [_started(session, row := rows[ready.seq], worker, redelivered=row[10] > 0) for ready in admitted]
-
-
-def _first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
-    found = [
-        Ready(priority, place, due, run_id, seq, queue, held, turn)
-        for queue in queues
-        for seq, priority, place, due, run_id, held, turn in session.all("ready", session.docket, queue, at_most)
-    ]
-    if len(queues) > 1:
-        found.sort()
-    return found[:at_most]
 
 
 def _admitted(session: Session, batch: list[Ready]) -> list[Ready]:
@@ -201,9 +185,11 @@ def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered
     )  # fmt: skip
 
 
-def _wait(session: Session, queues: list[str]) -> timedelta | None:
-    """How long until something known becomes due: a future run, a window that opens, a lease that lapses."""
-    moments = [session.one("next_due", session.docket)[0], session.one("next_opening", session.docket)[0]]
+def _wait(session: Session, queues: list[str], ends: list[int]) -> timedelta | None:
+    """How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that
+    ends."""
+    moments: list[int | None] = [*ends]
+    moments += [session.one("next_due", session.docket)[0], session.one("next_opening", session.docket)[0]]
     moments += [session.one("next_lapse", session.docket, queue, session.now)[0] for queue in queues]
     known = [moment for moment in moments if moment is not None]
     return timedelta(microseconds=max(min(known) - session.now, 0)) if known else None

@@ -126,9 +126,19 @@ class SqliteEngine:
         except sqlite3.Error as error:
             raise translated(error, self._location) from error
 
-    async def claim(self, worker: str, want: int, *, queues: Sequence[str] = (), lease: timedelta) -> Claimed:
+    async def claim(
+        self,
+        worker: str,
+        want: int,
+        *,
+        queues: Sequence[str] = (),
+        lease: timedelta,
+        ageing: timedelta | None = None,
+    ) -> Claimed:
         leapt = self._clock.leapt_within
-        claim = partial(claiming.claim, worker=worker, want=want, queues=queues, lease=lease, leapt=leapt)
+        claim = partial(
+            claiming.claim, worker=worker, want=want, queues=queues, lease=lease, leapt=leapt, ageing=ageing
+        )
         try:
             return await self._write(claim)
         except StoreDamaged:

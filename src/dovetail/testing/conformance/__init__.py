@@ -32,6 +32,7 @@ import pytest
 # Before the modules are imported: their assertions are to explain themselves.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
+from dovetail.testing.conformance.ageing import Ageing  # noqa: E402
 from dovetail.testing.conformance.batches import Batches  # noqa: E402
 from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
 from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
@@ -70,6 +71,7 @@ class Conformance(
     Naming,
     Claiming,
     Fairness,
+    Ageing,
     Limits,
     Windows,
     Turns,
@@ -96,6 +98,7 @@ class Conformance(
 
 
 __all__ = [
+    "Ageing",
     "Another",
     "Batches",
     "Bounds",

@@ -8,6 +8,7 @@ from dovetail.model import Hold, HoldKind, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     HOUR,
+    LEASE,
     MINUTE,
     SECOND,
     Another,
@@ -19,6 +20,7 @@ from dovetail.testing.conformance.vocabulary import (
     start_one,
     state_of,
     take,
+    wait_of,
 )
 
 
@@ -157,6 +159,23 @@ class Holds(Fixtures):
         assert await take(engine) == []
         await engine.lift([pause()])
         assert keys(await take(engine)) == ["a"]
+
+    async def test_a_claim_says_when_a_pause_ends(self, engine: Engine, clock: VirtualClock) -> None:
+        await place(engine, a_run("a", queue="x"), a_run("b", queue="y"))
+        await engine.hold([pause("x", until=clock.now() + HOUR), pause("y", until=clock.now() + MINUTE)])
+        assert await wait_of(engine) == MINUTE
+        clock.jump(MINUTE)
+        assert keys(await take(engine)) == ["b"]
+
+    async def test_a_claim_asks_only_when_its_own_queues_go_on(self, engine: Engine, clock: VirtualClock) -> None:
+        await place(engine, a_run("a", queue="x"), a_run("b", queue="y"))
+        await engine.hold([pause("x", until=clock.now() + HOUR), pause("y", until=clock.now() + MINUTE)])
+        assert (await engine.claim("worker", 1, queues=["x"], lease=LEASE)).wait == HOUR
+
+    async def test_a_pause_without_an_end_is_nothing_to_wait_for(self, engine: Engine) -> None:
+        await place(engine, a_run())
+        await engine.hold([pause()])
+        assert await wait_of(engine) is None
 
     async def test_a_pause_leaves_running_runs_alone(self, engine: Engine) -> None:
         claim = await start_one(engine, a_run())

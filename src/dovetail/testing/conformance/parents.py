@@ -7,7 +7,7 @@ import pytest
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
 from dovetail.errors import UnknownParent
-from dovetail.model import Conflict, Finished, Placing, Requeue, Settle, State
+from dovetail.model import Conflict, Finished, Limit, Placing, Requeue, Settle, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     AT_ONCE,
@@ -31,6 +31,7 @@ from dovetail.testing.conformance.vocabulary import (
     state_of,
     states_of,
     take,
+    take_once,
     take_one,
 )
 
@@ -49,6 +50,18 @@ class Parents(Fixtures):
         await complete(engine, *claims)
         assert await state_of(engine, "child") is State.QUEUED
         assert keys(await take(engine)) == ["child"]
+
+    async def test_what_a_claim_sets_free_joins_the_order(self, engine: Engine, clock: VirtualClock) -> None:
+        """A run that a limit drops may have been the last that another waited for, in a queue that had nothing."""
+        cooldown = Limit("cooldown", 1, HOUR, drop=True)
+        await start_one(engine, a_run("first", limits=(cooldown,)))
+        parent = a_run("parent", priority=1, limits=(cooldown,))
+        await place(engine, parent, a_run("child", queue="another", after=(parent.id,), after_failure=True))
+        clock.jump(SECOND)
+        await place(engine, a_run("later"))
+        assert keys(await take_once(engine, 1)) == ["child"]
+        assert keys(await take_once(engine, 1)) == ["later"]
+        assert await state_of(engine, "parent") is State.CANCELLED
 
     async def test_a_parent_may_be_named_by_its_key(self, engine: Engine) -> None:
         await place(engine, a_run("parent"), a_run("child", after=("parent",)))

@@ -5,7 +5,7 @@
 -- That is for times when a long transaction of somebody's keeps dead rows from being removed: see shortcut.py.
 CREATE OR REPLACE FUNCTION claim(
     of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint,
-    beyond jsonb DEFAULT NULL
+    beyond jsonb DEFAULT NULL, ageing bigint DEFAULT NULL
 ) RETURNS TABLE (
     id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
     tribe text, crashes integer, headers text, redelivered boolean
@@ -75,6 +75,9 @@ BEGIN
                         > (beyond_priority, beyond_place, beyond_due, beyond_id)
                 ORDER BY run.priority, run.place, run.due, run.id LIMIT want - claimed FOR UPDATE SKIP LOCKED
             ) AS ready;
+        ELSIF ageing IS NOT NULL THEN
+            SELECT places, some_limited, max_place INTO picked, limited, top_place
+            FROM pick_aged(of_docket, now, ready_queues, want - claimed, ageing);
         ELSIF cardinality(ready_queues) = 1 THEN
             SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
                 SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
@@ -87,8 +90,8 @@ BEGIN
         END IF;
         EXIT WHEN picked IS NULL;
         SELECT * INTO last_picked FROM run WHERE run.ctid = picked[cardinality(picked)];
-        IF limited OR is_telling() THEN
-            started_ids := admit(of_docket, now, picked, holds_limits);
+        IF limited OR is_telling() OR ageing IS NOT NULL THEN
+            started_ids := admit(of_docket, now, picked, holds_limits, ageing IS NOT NULL);
             IF started_ids IS NULL THEN
                 looked_at_all := false; -- somebody is at those limits: come again
                 EXIT;
@@ -98,7 +101,12 @@ BEGIN
                 SELECT run.queue, MAX(run.place) AS top FROM run
                 WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue ORDER BY run.queue OFFSET 0
             ) AS each WHERE each.top > 0;
-            RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false);
+            IF ageing IS NULL THEN
+                RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false);
+            ELSE
+                RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false) AS started
+                ORDER BY array_position(started_ids, started.id);
+            END IF;
         ELSE
             IF top_place > 0 THEN
                 PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
@@ -121,7 +129,7 @@ BEGIN
         GET DIAGNOSTICS brought = ROW_COUNT;
         claimed := claimed + brought;
         examined := examined + cardinality(picked);
-        EXIT WHEN NOT limited AND cardinality(ready_queues) = 1; -- there was no more
+        EXIT WHEN NOT limited AND cardinality(ready_queues) = 1 AND ageing IS NULL; -- there was no more
     END LOOP;
     RETURN QUERY SELECT NULL::text, CASE
         WHEN claimed >= want THEN NULL
@@ -218,10 +226,68 @@ BEGIN
 END
 $$;
 
--- Those of the runs that their limits allow to start, in their order; the others are parked or dropped. NULL if the
--- limits are busy and locks are held already: to wait for more of them could be for ever.
-CREATE OR REPLACE FUNCTION admit(of_docket bigint, now bigint, picked tid[], holds_limits boolean) RETURNS text[]
-LANGUAGE plpgsql AS $$
+-- The first runs of some queues when a priority counts as one more for each `ageing` that a run has been due. Each priority
+-- of a queue is a line, found by one step of the index; within it the order stays, so none counts as higher than the one
+-- before it.
+CREATE OR REPLACE FUNCTION pick_aged(of_docket bigint, now bigint, of_queues text[], want bigint, ageing bigint)
+RETURNS TABLE (places tid[], some_limited boolean, max_place double precision) LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+    level bigint;
+    line_queues text[] := '{}';
+    line_levels bigint[] := '{}';
+    ids text[];
+    candidate record;
+    depth bigint := want;
+BEGIN
+    some_limited := false;
+    max_place := 0;
+    FOREACH name IN ARRAY of_queues LOOP
+        level := -9223372036854775808;
+        FOR step IN 1..64 LOOP
+            SELECT priority INTO level FROM run
+            WHERE docket = of_docket AND queue = name AND state = 'queued' AND priority > level
+            ORDER BY docket, queue, priority LIMIT 1;
+            EXIT WHEN level IS NULL;
+            line_queues := line_queues || name;
+            line_levels := line_levels || level;
+        END LOOP;
+    END LOOP;
+    -- Those that another claimer holds are passed over, so more are looked at than are wanted.
+    FOR round IN 1..4 LOOP
+        ids := ARRAY(
+            SELECT aged.id FROM (
+                SELECT first.id, first.place, first.due, MAX(line.level - GREATEST(now - first.due, 0) / ageing)
+                    OVER (PARTITION BY line.number ORDER BY first.place, first.due, first.id) AS counts_as
+                FROM unnest(line_queues, line_levels) WITH ORDINALITY AS line (queue, level, number)
+                CROSS JOIN LATERAL (
+                    SELECT run.id, run.place, run.due FROM run
+                    WHERE docket = of_docket AND run.queue = line.queue AND state = 'queued' AND priority = line.level
+                    ORDER BY run.place, run.due, run.id LIMIT depth
+                ) AS first
+            ) AS aged ORDER BY aged.counts_as, aged.place, aged.due, aged.id LIMIT depth
+        );
+        FOR n IN 1..cardinality(ids) LOOP
+            SELECT ctid, state, place, limits IS NOT NULL AS is_limited INTO candidate FROM run
+            WHERE docket = of_docket AND id = ids[n] FOR UPDATE SKIP LOCKED;
+            CONTINUE WHEN candidate.state IS DISTINCT FROM 'queued';
+            places := places || candidate.ctid;
+            some_limited := some_limited OR candidate.is_limited;
+            max_place := GREATEST(max_place, candidate.place);
+            EXIT WHEN cardinality(places) = want;
+        END LOOP;
+        EXIT WHEN places IS NOT NULL OR cardinality(ids) < depth;
+        depth := depth * 4;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+
+-- Those of the runs that their limits allow to start, in claim order or as they were picked; the others are parked or
+-- dropped. NULL if the limits are busy and locks are held already: to wait for more of them could be for ever.
+CREATE OR REPLACE FUNCTION admit(
+    of_docket bigint, now bigint, picked tid[], holds_limits boolean, as_picked boolean
+) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     keys text[];
     candidate run;
@@ -239,7 +305,8 @@ BEGIN
         RETURN NULL;
     END IF;
     FOR candidate IN
-        SELECT * FROM run WHERE ctid = ANY (picked) ORDER BY priority, place, due, id
+        SELECT * FROM run WHERE ctid = ANY (picked)
+        ORDER BY CASE WHEN as_picked THEN array_position(picked, ctid) END, priority, place, due, id
     LOOP
         no := CASE WHEN candidate.limits IS NOT NULL THEN refusal(of_docket, now, candidate.limits) END;
         IF no IS NULL THEN
@@ -372,13 +439,16 @@ BEGIN
 END
 $$;
 
--- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
+-- How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 CREATE OR REPLACE FUNCTION time_until_news(of_docket bigint, now bigint, of_queues text[], paused text[]) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT CASE WHEN moment IS NOT NULL THEN GREATEST(moment - now, 0) END FROM (SELECT LEAST(
         (SELECT due FROM run
          WHERE docket = of_docket AND state = 'scheduled' AND parked_on IS NULL AND due > now ORDER BY due LIMIT 1),
         (SELECT at FROM opening WHERE docket = of_docket ORDER BY at LIMIT 1),
+        (SELECT MIN(until) FROM hold
+         WHERE docket = of_docket AND kind = 'pause' AND until > now
+            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))),
         (SELECT MIN(lease) FROM run
          WHERE docket = of_docket AND worker IS NOT NULL AND lease > now AND queue <> ALL (paused)
             AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))

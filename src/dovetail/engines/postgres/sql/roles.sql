@@ -73,7 +73,7 @@ GRANT SELECT ON {names} TO {prefix}_reader, {prefix}_worker;
 
 -- A worker does all that a run's life needs.
 GRANT EXECUTE ON FUNCTION
-    {schema}.claim(bigint, bigint, text, bigint, text[], bigint, jsonb),
+    {schema}.claim(bigint, bigint, text, bigint, text[], bigint, jsonb, bigint),
     {schema}.finish(bigint, bigint, text[], bigint[], bigint[], bigint[], jsonb, bytea),
     {schema}.heartbeat(bigint, bigint, text[], bigint[], bigint, text, bytea, boolean),
     {schema}.report(bigint, bigint, jsonb),

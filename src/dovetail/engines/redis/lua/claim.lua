@@ -1,13 +1,15 @@
 -- needs: journal telling order limits endings
 -- Takes worker, want, queues (none: all), lease, whether no lease counts as lapsed, the request's id, and whether it is
--- made again because its answer was lost; and the latest that the clock may show unless it leapt.
+-- made again because its answer was lost; the latest that the clock may show unless it leapt; and how long a run has to
+-- be due for its priority to count as one more, or false.
 -- Returns {wait, now, whether the clock leapt, claims}, packed; and the calls in the same order.
-local worker, want, queues, lease, grace, asked, again, latest = unpack(request, 1, 8)
+local worker, want, queues, lease, grace, asked, again, latest, ageing = unpack(request, 1, 9)
 
 local PROMOTED = 150 -- how many runs that became due join the ready order in one call
 local EXAMINED = 150 -- how many ready runs one call looks at beyond those it may hand out
 local CARRIED = 2097152 -- bytes of calls that it hands out, roughly
 local LAPSED = 100   -- how many lapsed leases it looks at
+local LEVELS = 64    -- how many priorities of a queue it looks at when runs age
 local OPENED = 20    -- how many windows it opens
 local RECENT = 5000  -- how many leases are looked through for those of a request that is made again
 local TOGETHER = 40  -- how many queues one command asks for
@@ -41,22 +43,27 @@ local function start(run, redelivered)
     hand_over(run, redelivered)
 end
 
+local takes_all, paused = #queues == 0, {} -- paused: queue -> when its pause ends, 0 for never
+local next_resumed -- when the first pause of these queues ends
+
 local function open_queues()
-    if #queues == 0 then queues = call('SMEMBERS', QUEUES) end
-    local paused = {}
+    if takes_all then queues = call('SMEMBERS', QUEUES) end
     local pauses = call('HGETALL', PAUSES)
     for n = 1, #pauses, 2 do
         local ends = tonumber(pauses[n + 1])
-        if ends == 0 or ends > now then paused[pauses[n]] = true end
+        if ends == 0 or ends > now then paused[pauses[n]] = ends end
     end
-    local open = {}
+    local open, is_known = {}, {}
     -- From another one each time: what is bounded must not always end before the same queues.
     local from = #queues > 0 and now % #queues or 0
     for n = 1, #queues do
         local queue = queues[(from + n - 1) % #queues + 1]
-        if not paused[queue] then
+        local ends = paused[queue]
+        if not ends and not is_known[queue] then
             open[#open + 1] = queue
-            paused[queue] = true -- named twice, it counts once
+            is_known[queue] = true -- named twice, it counts once
+        elseif ends and ends > 0 then
+            next_resumed = math.min(next_resumed or ends, ends)
         end
     end
     return open
@@ -193,9 +200,10 @@ local function promote(open)
 end
 
 -- The ready runs of all queues, merged: of each queue a few are read, and more only when these are used up. The heads
--- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void}.
+-- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void,
+-- priority}. When runs age, each priority of a queue has a head of its own.
 
-local heads, head_of = {}, {}
+local heads, heads_of = {}, {}
 
 local function is_ahead(a, b) return comes_first(a[1][a[2]], b[1][b[2]]) end
 
@@ -225,20 +233,54 @@ local function drop_top()
     if #heads > 0 then sift_down(last) end
 end
 
+-- The priorities that a queue has, negated, the highest first.
+local function levels_of(queue)
+    local levels, after = {}, '-inf'
+    while #levels < LEVELS do
+        local level = call('ZRANGEBYSCORE', key('ready', queue), after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+        if not level then break end
+        levels[#levels + 1], after = level, '(' .. level
+    end
+    return levels
+end
+
+-- The entry as it counts by its age; but no higher than the one before it, so that among those of a priority the order stays.
+local function aged(each, before)
+    local due = each[3] == 0 and each[4] - 1e17 or each[4]
+    each[1] = math.max(before, each[1] - math.floor(math.max(now - due, 0) / ageing))
+    return each
+end
+
+local function members_of(head, count)
+    local set, from, level = key('ready', head[4]), head[3], head[6]
+    if level then return call('ZRANGEBYSCORE', set, level, level, 'WITHSCORES', 'LIMIT', from, count) end
+    return call('ZRANGE', set, from, from + count - 1, 'WITHSCORES')
+end
+
 -- Read the next members of a queue; whether there are any.
 local function read_more(head, count)
-    local from, entries = head[3], {}
-    local members = call('ZRANGE', key('ready', head[4]), from, from + count - 1, 'WITHSCORES')
-    for n = 1, #members, 2 do entries[#entries + 1] = entry(tonumber(members[n + 1]), members[n], head[4]) end
-    head[1], head[2], head[3] = entries, 1, from + #entries
+    local before, entries = head[1] and head[1][#head[1]][1] or -math.huge, {}
+    local members = members_of(head, count)
+    for n = 1, #members, 2 do
+        local each = entry(tonumber(members[n + 1]), members[n], head[4])
+        if ageing then
+            each[7] = members[n]
+            before = aged(each, before)[1]
+        end
+        entries[#entries + 1] = each
+    end
+    head[1], head[2], head[3] = entries, 1, head[3] + #entries
     return #entries > 0
 end
 
 local function look_into(queue, count)
-    if head_of[queue] then head_of[queue][5] = true end
-    local head = { nil, nil, 0, queue, false }
-    head_of[queue] = head
-    if read_more(head, count) then sift_up(head) end
+    for _, head in ipairs(heads_of[queue] or {}) do head[5] = true end
+    heads_of[queue] = {}
+    for _, level in ipairs(ageing and levels_of(queue) or { false }) do
+        local head = { nil, nil, 0, queue, false, level }
+        table.insert(heads_of[queue], head)
+        if read_more(head, count) then sift_up(head) end
+    end
 end
 
 -- The first of all queues together, in claim order.
@@ -287,9 +329,13 @@ local function start_admitted(entries)
         local run, limit, opens = run_of(each[5]), nil, nil
         is_full = run and is_too_much(run)
         if is_full then break end
-        -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
         local set = key('ready', each[6])
-        popped[set] = (popped[set] or 0) + 1
+        if ageing then
+            remove(set, each[7])
+        else
+            -- They are the first of their queues, so they go by rank: to look for each takes long in a long queue.
+            popped[set] = (popped[set] or 0) + 1
+        end
         if run and run.limits then limit, opens = refusal_of(run) end
         if not run then
             left[each[6]] = true -- its record was removed by hand
@@ -329,13 +375,15 @@ local function take_ready(open)
         if is_full then return false end
         if #claims == want then return true end
         for queue in pairs(stirred) do
-            if is_open[queue] then look_into(queue, math.min(share, want - #claims)) end
+            -- A run that was dropped may have set others free, in a queue that had nothing.
+            local may_take = is_open[queue] or (takes_all and not paused[queue])
+            if may_take then look_into(queue, math.min(share, want - #claims)) end
         end
     end
     return true
 end
 
--- How long until something known becomes due: a future run, a window that opens, a lease that lapses.
+-- How long until something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 local function next_wait(open)
     local next_one = tonumber(call('ZRANGE', OPENINGS, 0, 0, 'WITHSCORES')[2])
     local function consider(moment)
@@ -346,6 +394,7 @@ local function next_wait(open)
         if noted == nil then noted = tonumber(call('ZRANGEBYSCORE', set, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) end
         consider(noted)
     end
+    consider(next_resumed)
     if #claims > 0 then consider(until_when) end
     for _, queue in ipairs(those_with('due', open)) do consider_first(key('due', queue), '-inf') end
     local not_yet = '(' .. string.format('%.0f', now)

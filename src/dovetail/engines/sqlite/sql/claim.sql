@@ -44,6 +44,16 @@ SELECT seq, priority, place, due, id, limits, turn FROM dovetail_run
 WHERE docket = ?1 AND state = 'queued' AND queue = ?2
 ORDER BY priority, place, due, id LIMIT ?3
 
+-- name: level_after
+-- takes docket, queue, the priority before
+SELECT MIN(priority) FROM dovetail_run WHERE docket = ?1 AND state = 'queued' AND queue = ?2 AND priority > ?3
+
+-- name: level
+-- takes docket, queue, priority, at most
+SELECT seq, place, due, id, limits, turn FROM dovetail_run
+WHERE docket = ?1 AND state = 'queued' AND queue = ?2 AND priority = ?3
+ORDER BY place, due, id LIMIT ?4
+
 -- name: start
 -- takes the seqs as JSON, worker, lease, now
 UPDATE dovetail_run SET state = 'running', epoch = epoch + 1, worker = ?2, lease = ?3, started = ?4, turn = NULL
@@ -64,7 +74,7 @@ SELECT MIN(at) FROM dovetail_opening WHERE docket = ?1
 
 -- name: paused
 -- takes docket, now
-SELECT queue FROM dovetail_hold WHERE docket = ?1 AND kind = 'pause' AND (until IS NULL OR until > ?2)
+SELECT queue, until FROM dovetail_hold WHERE docket = ?1 AND kind = 'pause' AND (until IS NULL OR until > ?2)
 
 -- name: candidates
 -- takes docket, now, at most: what a claim would look at first
