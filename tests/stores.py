@@ -33,7 +33,7 @@ ON_EVERY_STORE = (
 )
 """The tests of what users see run on every store; those of the parts within, on the one in memory."""
 
-TABLES = ("docket", "run", "ended", "error", "edge", "slot", "start", "opening", "share", "hold", "worker")
+TABLES = ("docket", "run", "ended", "archive", "error", "edge", "slot", "start", "opening", "share", "hold", "worker")
 
 
 class Stores:

@@ -336,6 +336,19 @@ class Machine(RuleBasedStateMachine):
         if possible:
             self.audit.follow_revival(id, await self.read())
 
+    @precondition(lambda self: self.ledger.records)
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        self.step(self._discard(data.draw(st.sampled_from(list(self.ledger.records)))))
+
+    async def _discard(self, id: str) -> None:
+        record = self.ledger.records[id]
+        if any(id in each.parents for each in self.ledger):
+            return  # what hangs on it is a matter of its own
+        possible = not record.gone and not record.is_live
+        assert await self.engine.discard([id]) == [possible]
+        record.gone = record.gone or possible
+
     async def _sweep(self) -> None:
         await sweep_all(self.engine)
 
