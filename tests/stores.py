@@ -26,6 +26,7 @@ ON_EVERY_STORE = (
     "tests/test_middleware.py",
     "tests/test_progress.py",
     "tests/test_queues.py",
+    "tests/test_retention.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",
     "tests/worker/test_round.py",

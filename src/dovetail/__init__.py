@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
+        CannotDiscard,
         CannotRetry,
         DovetailError,
         DuplicateTask,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
+    from dovetail.model import Retention
     from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
@@ -93,6 +95,7 @@ _NAMES = {
         "DocketSnapshot",
     ),
     "dovetail.errors": (
+        "CannotDiscard",
         "CannotRetry",
         "DovetailError",
         "DuplicateTask",
@@ -135,6 +138,7 @@ _NAMES = {
         "TaskTransaction",
     ),
     "dovetail.middleware": ("Middleware",),
+    "dovetail.model": ("Retention",),
     "dovetail.queues": (
         "Pause",
         "QueueInfo",
@@ -155,6 +159,7 @@ __all__ = [
     "Agenda",
     "Behavior",
     "CallArgument",
+    "CannotDiscard",
     "CannotRetry",
     "ConcurrencyLimit",
     "Cooldown",
@@ -194,6 +199,7 @@ __all__ = [
     "QueueInfo",
     "RateLimit",
     "ResultExpired",
+    "Retention",
     "Retry",
     "Shared",
     "Snooze",

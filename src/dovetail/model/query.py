@@ -25,6 +25,7 @@ class RunQuery(Noun, frozen=True):
     tasks: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # it carries all of them
+    key_prefix: str | None = None
     worker: str | None = None
     parent: str | None = None  # the id of a run: those that hang on it
     created_after: datetime | None = None

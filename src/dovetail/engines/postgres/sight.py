@@ -83,6 +83,7 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
         header = statement.value(_TAGS_IN_HEADERS)
         written = _encode(mark).decode()[1:-1]
         statement.holds(f"strpos(',' || substr(substring(headers FROM {header}), 2), {{}}) > 0", put(written))
+    statement.holds("starts_with(COALESCE(key, id), {})", query.key_prefix and put(query.key_prefix))
     statement.holds("worker = {}", query.worker if query.worker is None else put(query.worker))
     statement.holds("created > {}", _count(query.created_after))
     statement.holds("created < {}", _count(query.created_before))

@@ -291,7 +291,7 @@ class RedisEngine:
 def _row(query: RunQuery, limit: int, cursor: int | bool) -> tuple[Any, ...]:
     return (
         query.ids, query.keys, query.states, query.queues, query.tasks, query.groups,
-        TAGS, marks_of(query.tags),
+        TAGS, marks_of(query.tags), query.key_prefix if query.key_prefix is not None else False,
         query.worker if query.worker is not None else False, query.parent if query.parent is not None else False,
         _moment(query.created_after), _moment(query.created_before), _moment(query.due_before),
         query.error_contains if query.error_contains is not None else False,

@@ -91,6 +91,7 @@ def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str
     among("tribe", query.groups)
     for mark in marks_of(query.tags):
         holds(f"instr(',' || substr(json_extract(headers, '$.\"{TAGS}\"'), 2), ?) > 0", mark)
+    holds("instr(COALESCE(key, id), ?) = 1", query.key_prefix)
     holds("worker = ?", query.worker)
     holds("created > ?", query.created_after and to_microseconds(query.created_after))
     holds("created < ?", query.created_before and to_microseconds(query.created_before))

@@ -97,6 +97,14 @@ class Finding(Fixtures):
         await place(engine, *(a_run(key) for key in ("a", "b", "c", "aa")))
         assert await found(engine, keys=("c", "a", "nobody")) == ["a", "c"]
 
+    async def test_by_the_beginning_of_a_key(self, engine: Engine) -> None:
+        await place(engine, *(a_run(key) for key in ("order:1", "order:22", "reorder:1", "Order:1", "order")))
+        own = a_run()
+        await place(engine, own.but(key=own.id))
+        assert await found(engine, key_prefix="order:") == ["order:1", "order:22"]
+        assert await found(engine, key_prefix="o%") == []
+        assert await found(engine, key_prefix=own.id[:30]) == [own.id]
+
     async def test_by_state(self, engine: Engine) -> None:
         await one_of_each_state(engine)
         for state in State:

@@ -1,12 +1,12 @@
 -- needs: journal order
--- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), the header of tags and what to find in it, worker, parent, created after and before, due
+-- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), the header of tags and what to find in it, the beginning of the key, worker, parent, created after and before, due
 -- before, error text (false: any), whether only the newest of a key counts, newest first, limit, cursor or false.
 -- Returns {next cursor or false, whether that is the end, records packed}, then for each record the call, the result
 -- and the lines of its error history.
 local EXAMINED = 400
 
-local ids, keys, states, queues, tasks, groups, tags_header, tags, worker, parent, created_after, created_before,
-    due_before, error_text, latest, newest_first, limit, cursor = unpack(request, 1, 18)
+local ids, keys, states, queues, tasks, groups, tags_header, tags, prefix, worker, parent, created_after,
+    created_before, due_before, error_text, latest, newest_first, limit, cursor = unpack(request, 1, 19)
 
 local function set_of(list)
     if #list == 0 then return nil end
@@ -63,6 +63,7 @@ local function matches(run)
         and (not wanted.states or wanted.states[run.state])
         and (not wanted.queues or wanted.queues[run.queue])
         and (not wanted.groups or (run.group and wanted.groups[run.group]))
+        and (not prefix or name_of(run):sub(1, #prefix) == prefix)
         and (not worker or run.worker == worker)
         and (not parent or contains(run.parents, parent))
         and (not created_after or run.created > created_after)
