@@ -1,4 +1,4 @@
-"""Plans: claims, finishes and sweeps go by their indexes alone, however many runs there are, before any ANALYZE (PG14)."""
+"""Plans: claims, finishes and sweeps go by indexes alone, however many runs there are, before any ANALYZE (PG14)."""
 
 import asyncio
 import json
