@@ -168,9 +168,12 @@ async def test_an_archive_is_refused_where_there_is_none(still: Docket) -> None:
         await still.add(archived)()
         assert Docket("tests", still.url, retention=Retention(archive=DAY)).retention.archive == DAY
         return
-    with pytest.raises(UsageError, match=r"has no archive.*PostgreSQL or SQLite"):
-        await still.add(archived)()
-    with pytest.raises(UsageError, match="needs a docket in PostgreSQL or SQLite, and this one is kept at redis://"):
+    for refused in (still.add, still.register):
+        with pytest.raises(
+            UsageError, match="the retention of the task 'archived': an archive needs a docket in Postgre"
+        ):
+            refused(archived)
+    with pytest.raises(UsageError, match=r"retention: an archive needs .* and this one is kept at redis://"):
         Docket("tests", still.url, retention=Retention(archive=DAY))
 
 

@@ -157,18 +157,22 @@ class Docket:
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None
         # A wrong URL or durability is refused here, before anything is opened.
-        engine = self._make_engine()
-        if self._retention.archive is not None and not isinstance(engine, Archives):
-            raise UsageError(
-                "retention.archive needs a docket in PostgreSQL or SQLite, and this one is kept at"
-                f" {redacted(self.url)}; keep the records for longer instead"
-            )
+        self._has_archive = isinstance(self._make_engine(), Archives)
+        self._refuse_archive(self._retention, "retention")
 
     def __repr__(self) -> str:
         return f"<Docket {self.name!r} at {redacted(self.url)!r}>"
 
     def _make_engine(self) -> Engine:
         return engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+
+    def _refuse_archive(self, retention: Retention | None, name: str) -> None:
+        """An error if records are to go to an archive and the store has none."""
+        if retention is not None and retention.archive is not None and not self._has_archive:
+            raise UsageError(
+                f"{name}: an archive needs a docket in PostgreSQL or SQLite, and this one is kept at"
+                f" {redacted(self.url)}; leave archive out, and keep the records for longer instead"
+            )
 
     async def __aenter__(self) -> Self:
         if self._stack is not None:
@@ -224,7 +228,9 @@ class Docket:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Make a task known, under its own name or under those given."""
         checks.callable_task(function, "function")
-        name = checks.text(Task.of(function).name, "function's name")
+        task = Task.of(function)
+        name = checks.text(task.name, "function's name")
+        self._refuse_archive(task.declaration.retention, f"the retention of the task {name!r}")
         known_as = checks.texts(names, "names") if names is not None else []
         if not known_as:
             refuse_clash(name, self.tasks.get(name), function)
