@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dovetail.engines.sqlite import endings
 from dovetail.engines.sqlite.session import Session
+
+DROPPING = ("forget_runs", "forget_all_archived", "forget_all_errors", "forget_all_children", "forget_all_parents")
 
 
 def move(session: Session, seqs: Sequence[int]) -> None:
@@ -17,7 +18,7 @@ def move(session: Session, seqs: Sequence[int]) -> None:
     moving = msgspec.json.encode(seqs).decode()
     session.run("mark_last")
     session.run("archive", moving)
-    session.run("leave_for_archive", moving)
+    session.run("forget_runs", moving)
 
 
 def bring_back(session: Session, run_id: str) -> None:
@@ -38,22 +39,25 @@ def _bring_back(session: Session, seq: int) -> None:
     session.run("forget_archived", seq)
 
 
-def forget(session: Session, seq: int) -> None:
-    """Drop a run that may lie in the archive, and all that belongs to it."""
-    endings.forget(session, seq)
-    session.run("forget_archived", seq)
+def drop(session: Session, seqs: Sequence[int]) -> None:
+    """Drop runs that are over, wherever they lie, and all that belongs to them."""
+    if not seqs:
+        return
+    gone = msgspec.json.encode(seqs).decode()
+    for statement in DROPPING:
+        session.run(statement, gone)
 
 
 def discard(session: Session, ids: Sequence[str]) -> list[bool]:
-    return [_discard(session, run_id) for run_id in ids]
+    found = {run_id: _over(session, run_id) for run_id in ids}
+    drop(session, [seq for seq in found.values() if seq is not None])
+    return [found.pop(run_id, None) is not None for run_id in ids]  # named twice, it goes once
 
 
-def _discard(session: Session, run_id: str) -> bool:
+def _over(session: Session, run_id: str) -> int | None:
     over = session.one("terminal", run_id, session.docket, session.now)
     over = over or session.one("archived", run_id, session.docket, session.now)
-    if over:
-        forget(session, over[0])
-    return bool(over)
+    return over[0] if over else None
 
 
 def archived(session: Session) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dovetail.clock import duration_to_microseconds
-from dovetail.engines.sqlite import archive, endings, limits
+from dovetail.engines.sqlite import archive, limits
 from dovetail.engines.sqlite.session import Session
 from dovetail.model import Swept
 
@@ -31,17 +31,14 @@ def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
 def _clear_out(session: Session, at_most: int) -> tuple[int, int, bool]:
     """Records past their retention: how many were dropped, how many went to the archive, and whether there is more."""
     expired = [seq for (seq,) in session.all("expired", session.docket, session.now, at_most)]
-    for seq in expired:
-        endings.forget(session, seq)
+    archive.drop(session, expired)
     surplus, counted_out = _surplus(session, at_most)
-    for seq in surplus:
-        endings.forget(session, seq)
+    archive.drop(session, surplus)
     archive.move(session, counted_out)
     ripe = [seq for (seq,) in session.all("ripe", session.docket, session.now, at_most)]
     archive.move(session, ripe)
     past = [seq for (seq,) in session.all("expired_in_archive", session.docket, session.now, at_most)]
-    for seq in past:
-        archive.forget(session, seq)
+    archive.drop(session, past)
     counts = (len(expired), len(surplus) + len(counted_out), len(ripe), len(past))
     dropped = len(expired) + len(surplus) + len(past)
     return dropped, len(counted_out) + len(ripe), any(count >= at_most for count in counts)

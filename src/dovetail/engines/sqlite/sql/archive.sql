@@ -4,9 +4,25 @@
 -- takes seqs as JSON
 INSERT INTO dovetail_archive SELECT * FROM dovetail_run WHERE seq IN (SELECT value FROM json_each(?))
 
--- name: leave_for_archive
+-- name: forget_runs
 -- takes seqs as JSON
 DELETE FROM dovetail_run WHERE seq IN (SELECT value FROM json_each(?))
+
+-- name: forget_all_archived
+-- takes seqs as JSON
+DELETE FROM dovetail_archive WHERE seq IN (SELECT value FROM json_each(?))
+
+-- name: forget_all_errors
+-- takes seqs as JSON
+DELETE FROM dovetail_error WHERE run IN (SELECT value FROM json_each(?))
+
+-- name: forget_all_children
+-- takes seqs as JSON
+DELETE FROM dovetail_edge WHERE parent IN (SELECT value FROM json_each(?))
+
+-- name: forget_all_parents
+-- takes seqs as JSON
+DELETE FROM dovetail_edge WHERE child IN (SELECT value FROM json_each(?))
 
 -- name: mark_last
 -- Numbers are given by the last row of the table. One row that is no docket's stays behind those that leave it, so that
