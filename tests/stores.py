@@ -28,6 +28,7 @@ ON_EVERY_STORE = (
     "tests/test_middleware.py",
     "tests/test_progress.py",
     "tests/test_queues.py",
+    "tests/test_retention.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",
     "tests/worker/test_leftovers.py",
@@ -37,7 +38,7 @@ ON_EVERY_STORE = (
 )
 """The tests of what users see run on every store; those of the parts within, on the one in memory."""
 
-TABLES = ("docket", "run", "ended", "error", "edge", "slot", "start", "opening", "share", "hold", "worker")
+TABLES = ("docket", "run", "ended", "archive", "error", "edge", "slot", "start", "opening", "share", "hold", "worker")
 
 
 class Stores:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
+        CannotDiscard,
         CannotRetry,
         DovetailError,
         DuplicateSchedule,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
+    from dovetail.model import Retention
     from dovetail.queues import Pause, Queue, QueueInfo
     from dovetail.schedules import Schedule, Schedules
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
@@ -96,6 +98,7 @@ _NAMES = {
         "DocketSnapshot",
     ),
     "dovetail.errors": (
+        "CannotDiscard",
         "CannotRetry",
         "DovetailError",
         "DuplicateSchedule",
@@ -140,6 +143,7 @@ _NAMES = {
         "TaskTransaction",
     ),
     "dovetail.middleware": ("Middleware",),
+    "dovetail.model": ("Retention",),
     "dovetail.queues": (
         "Pause",
         "Queue",
@@ -165,6 +169,7 @@ __all__ = [
     "Agenda",
     "Behavior",
     "CallArgument",
+    "CannotDiscard",
     "CannotRetry",
     "ConcurrencyLimit",
     "Cooldown",
@@ -206,6 +211,7 @@ __all__ = [
     "QueueInfo",
     "RateLimit",
     "ResultExpired",
+    "Retention",
     "Retry",
     "Schedule",
     "Schedules",

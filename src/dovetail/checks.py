@@ -8,12 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.model import Retention
 
 LONGEST_TEXT = 1000
 """Characters that a key, a name or a label may have."""
 
 LONGEST_WINDOW = timedelta(days=36_500)
 """How far a limit may look back."""
+
+MOST_KEPT = 100_000
+"""How many runs may be kept by count: a sweep counts that far."""
 
 
 def text(value: Any, name: str) -> str:
@@ -62,6 +66,21 @@ def window(value: Any, name: str) -> timedelta:
     """The value, if it is a timedelta that a store can count back by."""
     if duration(value, name, positive=True) > LONGEST_WINDOW:
         raise InvalidArgument(f"{name} must be at most {LONGEST_WINDOW.days} days, not {value}")
+    return value
+
+
+def retention(value: Any, name: str) -> Retention:
+    """The value, if it says how long or how many records are to be kept; a duration is meant for every ending."""
+    if not isinstance(value, Retention):
+        if not isinstance(value, timedelta):
+            raise InvalidType(f"{name} must be a timedelta or a Retention, such as timedelta(days=7), not {value!r}")
+        return Retention.of(duration(value, name))
+    for ending in ("completed", "failed", "cancelled"):
+        duration(getattr(value, ending), f"{name}.{ending}")
+    if value.archive is not None:
+        duration(value.archive, f"{name}.archive", positive=True)
+    if value.keep is not None and whole(value.keep, f"{name}.keep", least=1) > MOST_KEPT:
+        raise InvalidArgument(f"{name}.keep must be at most {MOST_KEPT}, not {value.keep}; keep more by a duration")
     return value
 
 

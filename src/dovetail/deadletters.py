@@ -29,6 +29,7 @@ class Failures:
     since: datetime | None = None
     before: datetime | None = None
     error: str | None = None
+    tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("task", "queue", "group", "error"):
@@ -46,6 +47,7 @@ class Failures:
             tasks=(self.task,) if self.task else (),
             queues=(self.queue,) if self.queue else (),
             groups=(self.group,) if self.group else (),
+            tags=self.tags,
             created_before=self.before,  # what has failed before a time was there before it
             error_contains=self.error,
             newest_first=newest_first,
@@ -84,6 +86,14 @@ async def revive_all(engine: Engine, failures: Failures, payload: bytes | None) 
     async for runs in batches_of(engine, failures):
         revived += sum(await engine.revive([Revival(run.id, payload) for run in runs]))
     return revived
+
+
+async def discard_all(engine: Engine, failures: Failures) -> int:
+    """Drop their records, and say how many went."""
+    discarded = 0
+    async for runs in batches_of(engine, failures):
+        discarded += sum(await engine.discard([run.id for run in runs]))
+    return discarded
 
 
 def payload_of(

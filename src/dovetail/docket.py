@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks, deadletters, graph, queues
+from dovetail import checks, deadletters, finding, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.deadletters import Failures
-from dovetail.engine import Engine, Enlists
+from dovetail.engine import Archives, Engine, Enlists
 from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.errors import (
     AlreadyOpen,
+    CannotDiscard,
     CannotRetry,
     DovetailError,
     EngineUnavailable,
@@ -71,6 +72,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///dovetail.db"
+EXECUTION_TTL = timedelta(minutes=15)
 CLEAR_BATCH = 1000
 PAGE = 1000
 PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
@@ -125,9 +127,10 @@ class Docket:
         url: str | None = None,
         heartbeat_interval: timedelta = timedelta(seconds=2),
         missed_heartbeats: int = 5,
-        execution_ttl: timedelta = timedelta(minutes=15),
+        execution_ttl: timedelta = EXECUTION_TTL,
         enable_internal_instrumentation: bool = False,
         *,
+        retention: timedelta | Retention | None = None,
         durability: str = "durable",
         codec: str | None = None,
         signing: Keyring | None = None,
@@ -140,7 +143,7 @@ class Docket:
             checks.text(self.url, "url")
         self.heartbeat_interval = checks.duration(heartbeat_interval, "heartbeat_interval", positive=True)
         self.missed_heartbeats = checks.whole(missed_heartbeats, "missed_heartbeats", least=1)
-        self.execution_ttl = checks.duration(execution_ttl, "execution_ttl")
+        self._retention = _retention(execution_ttl, retention)
         if not hasattr(clock, "microseconds"):
             raise InvalidType(f"clock must be a clock of dovetail.clock, not {clock!r}")
         if signing is not None and not isinstance(signing, Keyring):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -157,13 +160,22 @@ class Docket:
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None
         # A wrong URL or durability is refused here, before anything is opened.
-        self._make_engine()
+        self._has_archive = isinstance(self._make_engine(), Archives)
+        self._refuse_archive(self._retention, "retention")
 
     def __repr__(self) -> str:
         return f"<Docket {self.name!r} at {redacted(self.url)!r}>"
 
     def _make_engine(self) -> Engine:
         return engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+
+    def _refuse_archive(self, retention: Retention | None, name: str) -> None:
+        """An error if records are to go to an archive and the store has none."""
+        if retention is not None and retention.archive is not None and not self._has_archive:
+            raise UsageError(
+                f"{name}: an archive needs a docket in PostgreSQL or SQLite, and this one is kept at"
+                f" {redacted(self.url)}; leave archive out, and keep the records for longer instead"
+            )
 
     async def __aenter__(self) -> Self:
         if self._stack is not None:
@@ -194,7 +206,17 @@ class Docket:
 
     @property
     def retention(self) -> Retention:
-        return Retention.of(self.execution_ttl)
+        """How long the records of runs that are over are kept, and how many, where the task does not say."""
+        return self._retention
+
+    @property
+    def execution_ttl(self) -> timedelta:
+        """How long the record of a run that completed is kept."""
+        return self._retention.completed
+
+    @execution_ttl.setter
+    def execution_ttl(self, duration: timedelta) -> None:
+        self._retention = _retention(duration, None)
 
     @property
     def prefix(self) -> str:
@@ -209,7 +231,9 @@ class Docket:
     def register(self, function: TaskFunction, names: Iterable[str] | None = None) -> None:
         """Make a task known, under its own name or under those given."""
         checks.callable_task(function, "function")
-        name = checks.text(Task.of(function).name, "function's name")
+        task = Task.of(function)
+        name = checks.text(task.name, "function's name")
+        self._refuse_archive(task.declaration.retention, f"the retention of the task {name!r}")
         known_as = checks.texts(names, "names") if names is not None else []
         if not known_as:
             refuse_clash(name, self.tasks.get(name), function)
@@ -603,12 +627,13 @@ class Docket:
         since: datetime | None = None,
         before: datetime | None = None,
         error: str | None = None,
+        tags: Iterable[str] = (),
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[Execution[Any]]:
         """The runs that failed and are kept, the newest first: of a task, a queue or a group, in a time, with a text in
-        their error. The `cursor` of a page asks for the next one."""
-        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        their error, with all these tags. The `cursor` of a page asks for the next one."""
+        failures = self._failures(task, queue, group, since, before, error, tags)
         page = await deadletters.page_of(self.engine, failures, limit, cursor)
         return Page([self.execution_of(run) for run in page], page.cursor)
 
@@ -641,16 +666,56 @@ class Docket:
         since: datetime | None = None,
         before: datetime | None = None,
         error: str | None = None,
+        tags: Iterable[str] = (),
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> int:
         """Run again all that failed and is meant, and say how many that were. One whose key another run holds is left
         as it is. New arguments, the same for all, need the task to be named."""
-        failures = Failures(self._name_of(task), queue, group, since, before, error)
+        failures = self._failures(task, queue, group, since, before, error, tags)
         if failures.task is None and not (args is None and kwargs is None):
             raise InvalidArgument("args and kwargs are the arguments of one task; say which with task=")
         payload = self._payload(failures.task or "", args, kwargs)
         return await deadletters.revive_all(self.engine, failures, payload)
+
+    async def discard(self, key: str | Execution[Any]) -> None:
+        """Drop the record of a run that is over, at once. Dependents that its end had cancelled stay as they are."""
+        run = await self._run_of(key)
+        if not run.state.is_terminal:
+            raise CannotDiscard(
+                f"the run {run.key!r} is {run.state}; only one that is over can be discarded: cancel it, or wait for it"
+            )
+        (gone,) = await self.engine.discard([run.id])
+        if not gone:
+            raise CannotDiscard(f"the run {run.key!r} was run again, or its record was dropped, in this moment")
+
+    async def discard_failed(
+        self,
+        *,
+        task: TaskFunction | str | None = None,
+        queue: str | None = None,
+        group: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        error: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> int:
+        """Drop the records of all that failed and is meant, and say how many that were."""
+        failures = self._failures(task, queue, group, since, before, error, tags)
+        return await deadletters.discard_all(self.engine, failures)
+
+    def _failures(
+        self,
+        task: TaskFunction | str | None,
+        queue: str | None,
+        group: str | None,
+        since: datetime | None,
+        before: datetime | None,
+        error: str | None,
+        tags: Iterable[str],
+    ) -> Failures:
+        labels = tuple(checks.texts(tags, "tags"))
+        return Failures(self._name_of(task), queue, group, since, before, error, labels)
 
     def _payload(self, name: str, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None) -> bytes | None:
         if args is None and kwargs is None:
@@ -716,6 +781,36 @@ class Docket:
         """The newest run of a key, or None if there is no record of one."""
         page = await self.engine.find(RunQuery.newest_of(checks.text(key, "key")))
         return self.execution_of(page.items[0]) if page.items else None
+
+    async def find(
+        self,
+        *,
+        states: Iterable[State | str] = (),
+        tasks: Iterable[TaskFunction | str] = (),
+        queues: Iterable[str] = (),
+        groups: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        key_prefix: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        error: str | None = None,
+        newest_first: bool = True,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Execution[Any]]:
+        """Runs of any kind that are kept, a page at a time. All that is given must hold: a run is in one of the states,
+        of one of the tasks, queues and groups, and carries all the tags. The `cursor` of a page asks for the next."""
+        query = finding.query_of(
+            states, self._names_of(tasks), queues, groups, tags, key_prefix, created_after, created_before, error,
+            newest_first, limit, cursor,
+        )  # fmt: skip
+        page = await self.engine.find(query)
+        return Page([self.execution_of(run) for run in page], page.cursor)
+
+    def _names_of(self, tasks: Iterable[TaskFunction | str]) -> tuple[str, ...]:
+        if isinstance(tasks, str) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidType(f"tasks must be a list of functions or names, not {tasks!r}")
+        return tuple(checks.text(self._name_of(each), "each of tasks") for each in tasks)
 
     async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
@@ -798,6 +893,14 @@ def _note(execution: Execution[Any], run: NewRun, placement: Placement) -> None:
         return
     execution.disposition = Disposition.SCHEDULED
     execution.state = placement.state
+
+
+def _retention(execution_ttl: timedelta, retention: timedelta | Retention | None) -> Retention:
+    if retention is None:
+        return Retention.of(checks.duration(execution_ttl, "execution_ttl"))
+    if execution_ttl is not EXECUTION_TTL:
+        raise InvalidArgument("execution_ttl and retention both say how long records are kept; give one")
+    return checks.retention(retention, "retention")
 
 
 def _setting(given: str | None, variable: str, default: str) -> str:

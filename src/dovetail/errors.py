@@ -134,6 +134,12 @@ class CannotRetry(UsageError):
     code = "cannot_retry"
 
 
+class CannotDiscard(UsageError):
+    """The record of a run cannot be dropped: it is not over."""
+
+    code = "cannot_discard"
+
+
 class ConflictingBehaviors(UsageError, ValueError):
     """A task declares behaviors or dependencies that cannot go together."""
 

@@ -12,10 +12,10 @@ from dovetail import checks
 from dovetail.codec.references import Reference, Refers
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
-from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
+from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic, tags_of
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
-from dovetail.tasks.declaring import name_of, tags_of
+from dovetail.tasks.declaring import name_of
 from dovetail.tasks.extras import metadata_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, get_overloads
 import pytest
 
 import dovetail
-from dovetail import Agenda, ExecutionCancelled, ExecutionFailed, UsageError
+from dovetail import Agenda, ExecutionCancelled, ExecutionFailed, Retention, UsageError
 from dovetail.errors import AlreadyOpen, EngineUnavailable, InvalidArgument, InvalidType, InvalidURL, UnknownTask
 from dovetail.model import RunQuery
 from dovetail.sync import Docket, Execution
@@ -352,3 +352,16 @@ def test_what_failed_is_listed_and_run_again(docket: Docket) -> None:
     assert docket.retry(failing).key == failing.key
     assert docket.failed().items == []
     assert docket.retry_failed() == 0
+
+
+def test_runs_are_found_and_discarded(url: str) -> None:
+    with Docket("tests", url, retention=Retention(keep=10)) as docket:
+        assert docket.retention.keep == 10
+        first = docket.add(fail, key="first")("no")
+        docket.add(fail, key="second", tags=["odd"])("no")
+        finish(url, fail)
+        assert [each.key for each in docket.find(states=["failed"], tags=["odd"])] == ["second"]
+        docket.discard(first)
+        assert [each.key for each in docket.find()] == ["second"]
+        docket.discard("second")
+        assert docket.discard_failed(task=fail) == 0

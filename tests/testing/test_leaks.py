@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail import Docket, Worker
+from dovetail import Docket, Retention, Worker, task
 from dovetail.clock import VirtualClock
 from dovetail.model import Hold, HoldKind, Limit, NewRun, new_id
 from dovetail.tasks import Task
@@ -29,6 +29,16 @@ async def test_a_docket_on_the_hosts_clock_that_is_done_passes(docket: Docket) -
     async with leak_check(docket):
         await docket.add(nothing)()
         await drain(docket)
+
+
+async def test_what_is_kept_for_ever_is_no_leak(still: Docket) -> None:
+    @task(retention=Retention(keep=5, archive=timedelta.max))
+    async def eternal() -> None: ...
+
+    async with leak_check(still):
+        await still.add_many([still.call(eternal)() for _ in range(7)])
+        await drain(still)
+    assert await still.engine.residue() == {}  # type: ignore[attr-defined]
 
 
 async def test_a_run_that_waits_is_found(still: Docket, clock: VirtualClock) -> None:

@@ -53,14 +53,28 @@ claim and is gone when the run ends.
 **revive** puts terminal runs back to work with a clean slate (attempt 1, no crashes), and with them the dependents that
 their end had cancelled. A run whose key is taken is not revived.
 
+**discard** drops the records of terminal runs at once, with all that belongs to them. False for a run that is not kept
+or not terminal. What hangs on such a run stays as it is: one that waits for others still does, and a dependent that its
+end had cancelled stays cancelled; revived, it waits no more for a run that is gone.
+
+**retention** A record is kept for as long as its run says for that ending, and beyond if a live run still hangs on it.
+Of the runs of one task that are kept by count and ended alike, the newest stay, by when they ended; how many is what
+the one that ended last says, and the sweep sees to it. What is kept no longer goes to the archive if the run says so,
+for as long as it says, and is dropped then. A completed or cancelled run whose key is used again gives way within
+seconds, unless it is kept by count or for the archive. The archive is a place apart, so that what is in daily use stays
+small; whoever finds a run, revives or discards it, or hangs another on it need not know where it lies. An engine that
+has no archive refuses a run that asks for one.
+
 **holds** are kept until lifted or past their time. Laying or lifting one twice is the same as once.
 
 **watch** gives hints. They may be lost. All waiting code subscribes first, then reads, then waits, and reads again.
 
-**find** sees every run that is kept, filtered and paged by a cursor that is stable while runs come and go.
+**find** sees every run that is kept, filtered and paged by a cursor that is stable while runs come and go, and while
+they go to the archive. Tags are found by looking at one run after the other: no index is kept for them. A survey counts
+what is not in the archive.
 
-**sweep** does bounded work: prunes what is past its retention, forgets silent workers and holds past their time, wakes
-parked runs whose limit has room.
+**sweep** does bounded work: drops or archives what is past its retention, forgets silent workers and holds past their
+time, wakes parked runs whose limit has room. It says whether there is more to do.
 
 Time is the store's own. In tests every engine takes a clock that the test moves. After everything has finished and
 retention has passed, the store is as empty as it was.
@@ -139,6 +153,10 @@ class Engine(Protocol):
 
     async def revive(self, revivals: Sequence[Revival]) -> list[bool]: ...
 
+    async def discard(self, ids: Sequence[str]) -> list[bool]:
+        """Drop the records of runs that are over; False for a run that is not, or is not kept."""
+        ...
+
     # Holds: strikes and pauses
 
     async def hold(self, holds: Sequence[Hold]) -> None: ...
@@ -204,6 +222,15 @@ class Plans(Protocol):
 
     def roles(self) -> str:
         """The roles that may use the schema, as SQL for an administrator; empty where there are none."""
+        ...
+
+
+@runtime_checkable
+class Archives(Protocol):
+    """An engine with an archive: it keeps records past their retention, apart from the others."""
+
+    async def archived(self) -> int:
+        """How many records lie in the archive. It counts them."""
         ...
 
 

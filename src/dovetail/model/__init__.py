@@ -16,6 +16,7 @@ from dovetail.model.identifier import new_id
 from dovetail.model.noun import Noun
 from dovetail.model.query import Page, QueueCount, RunQuery, Survey, Swept
 from dovetail.model.run import (
+    FOREVER,
     TERMINAL,
     Cancelled,
     Conflict,
@@ -31,9 +32,12 @@ from dovetail.model.run import (
     Run,
     State,
 )
+from dovetail.model.tags import TAGS, marks_of, tag_headers, tags_of
 from dovetail.model.worker import Pulse, WorkerInfo
 
 __all__ = [
+    "FOREVER",
+    "TAGS",
     "TERMINAL",
     "AttemptError",
     "Cancelled",
@@ -69,5 +73,8 @@ __all__ = [
     "Topic",
     "Verdict",
     "WorkerInfo",
+    "marks_of",
     "new_id",
+    "tag_headers",
+    "tags_of",
 ]

@@ -24,6 +24,8 @@ class RunQuery(Noun, frozen=True):
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # it carries all of them
+    key_prefix: str | None = None
     worker: str | None = None
     parent: str | None = None  # the id of a run: those that hang on it
     created_after: datetime | None = None
@@ -77,8 +79,9 @@ class Survey(Noun, frozen=True):
 class Swept(Noun, frozen=True):
     """What one sweep did. `more` says that it stopped at its bound."""
 
-    runs: int = 0  # records past their retention
+    runs: int = 0  # records past their retention that were dropped, those of the archive too
     workers: int = 0  # workers not heard of
     holds: int = 0  # holds past their time
     repaired: int = 0  # parked runs whose limit had room, and the like
+    archived: int = 0  # records past their retention that went to the archive
     more: bool = False

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+import msgspec
+
 from dovetail.model.claim import AttemptError
 from dovetail.model.noun import Noun
 
@@ -63,16 +65,38 @@ class Limit(Noun, frozen=True):
     drop: bool = False  # refused: cancelled rather than made to wait
 
 
-class Retention(Noun, frozen=True):
-    """How long a run's record and result are kept once it is over. Zero: not at all."""
+FOREVER = timedelta.max
+USUAL = timedelta(minutes=15)
+_UNSAID = timedelta(microseconds=-1)
 
-    completed: timedelta = timedelta(minutes=15)
-    failed: timedelta = timedelta(minutes=15)
-    cancelled: timedelta = timedelta(minutes=15)
+
+class Retention(Noun, frozen=True):
+    """How long a run's record and result are kept once it is over, by how it ended. Zero: not at all.
+
+    With `keep` it is a matter of number: of the runs of a task that have a count and ended alike, the newest so many
+    stay. A duration that is given beside it counts too; one that is not is for ever, and 15 minutes without a count.
+    With `archive` a record past all that is not dropped, but lies in the archive for so long.
+    """
+
+    completed: timedelta = _UNSAID
+    failed: timedelta = _UNSAID
+    cancelled: timedelta = _UNSAID
+    keep: int | None = None
+    archive: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        usual = USUAL if self.keep is None else FOREVER
+        for ending in ("completed", "failed", "cancelled"):
+            if getattr(self, ending) is _UNSAID:
+                msgspec.structs.force_setattr(self, ending, usual)
 
     @classmethod
     def of(cls, duration: timedelta) -> Retention:
         return cls(duration, duration, duration)
+
+    @classmethod
+    def forever(cls) -> Retention:
+        return cls.of(FOREVER)
 
 
 class NewRun(Noun, frozen=True):

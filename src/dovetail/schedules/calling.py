@@ -9,10 +9,9 @@ from dovetail import checks
 from dovetail.behaviors import Perpetual
 from dovetail.codec import Codec
 from dovetail.errors import InvalidArgument, UnknownTask
-from dovetail.model import Conflict, Retention
+from dovetail.model import Conflict, Retention, tag_headers, tags_of
 from dovetail.schedules.definition import Call
 from dovetail.tasks import Drafter, Task, TaskFunction
-from dovetail.tasks.declaring import tag_headers, tags_of
 from dovetail.tasks.flow import UNSET, Unset
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from dovetail.model import tags_of
 from dovetail.queues import Pause
 from dovetail.schedules.definition import Definition, Misfire, Overlap
-from dovetail.tasks.declaring import tags_of
 
 
 @dataclass(frozen=True, slots=True)

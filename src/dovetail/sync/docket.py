@@ -16,7 +16,7 @@ from dovetail.codec import Codec, Keyring
 from dovetail.errors import AlreadyOpen, InvalidType
 from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
-from dovetail.model import Page, Retention, Run, WorkerInfo
+from dovetail.model import Page, Retention, Run, State, WorkerInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike
 from dovetail.strikelist import StrikePreview as AsyncPreview
 from dovetail.sync.carried import CarriedDocket
@@ -31,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AsyncDocket = dovetail.docket.Docket
+EXECUTION_TTL = dovetail.docket.EXECUTION_TTL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,24 @@ class Filters(TypedDict, total=False):
     since: datetime | None
     before: datetime | None
     error: str | None
+    tags: Iterable[str]
+    limit: int
+    cursor: str | None
+
+
+class Query(TypedDict, total=False):
+    """Which of all runs."""
+
+    states: Iterable[State | str]
+    tasks: Iterable[TaskFunction | str]
+    queues: Iterable[str]
+    groups: Iterable[str]
+    tags: Iterable[str]
+    key_prefix: str | None
+    created_after: datetime | None
+    created_before: datetime | None
+    error: str | None
+    newest_first: bool
     limit: int
     cursor: str | None
 
@@ -101,9 +120,10 @@ class Docket:
         url: str | None = None,
         heartbeat_interval: timedelta = timedelta(seconds=2),
         missed_heartbeats: int = 5,
-        execution_ttl: timedelta = timedelta(minutes=15),
+        execution_ttl: timedelta = EXECUTION_TTL,
         enable_internal_instrumentation: bool = False,
         *,
+        retention: timedelta | Retention | None = None,
         durability: str = "durable",
         codec: str | None = None,
         signing: Keyring | None = None,
@@ -112,7 +132,8 @@ class Docket:
     ) -> None:
         self._docket = CarriedDocket(
             name, url, heartbeat_interval, missed_heartbeats, execution_ttl, enable_internal_instrumentation,
-            durability=durability, codec=codec, signing=signing, clock=clock, middleware=middleware,
+            retention=retention, durability=durability, codec=codec, signing=signing, clock=clock,
+            middleware=middleware,
         )  # fmt: skip
         self._is_entered = False
         # Connections of a docket that nobody can reach any more are of no use. At exit the portal sees to it.
@@ -181,6 +202,10 @@ class Docket:
     @property
     def retention(self) -> Retention:
         return self._docket.retention
+
+    @property
+    def execution_ttl(self) -> timedelta:
+        return self._docket.execution_ttl
 
     @property
     def hooks(self) -> Hooks:
@@ -363,6 +388,7 @@ class Docket:
     # Dead letters
 
     retry_failed = carried(AsyncDocket.retry_failed)
+    discard_failed = carried(AsyncDocket.discard_failed)
 
     def failed(self, **filters: Unpack[Filters]) -> Page[Execution[Any]]:
         """The runs that failed and are kept, the newest first, a page at a time."""
@@ -379,6 +405,11 @@ class Docket:
         """Run again what is over, with a clean slate, and with it the dependents that its end had cancelled."""
         meant = key.handle if isinstance(key, Execution) else key
         return self.execution(self.carry(lambda docket: docket.retry(meant, args=args, kwargs=kwargs)))
+
+    def discard(self, key: str | Execution[Any]) -> None:
+        """Drop the record of a run that is over, at once. Dependents that its end had cancelled stay as they are."""
+        meant = key.handle if isinstance(key, Execution) else key
+        self.carry(lambda docket: docket.discard(meant))
 
     # Striking
 
@@ -405,6 +436,11 @@ class Docket:
         """The newest run of a key, or None if there is no record of one."""
         found = self.carry(lambda docket: docket.get_execution(key))
         return None if found is None else self.execution(found)
+
+    def find(self, **query: Unpack[Query]) -> Page[Execution[Any]]:
+        """Runs of any kind that are kept, a page at a time."""
+        page = self.carry(lambda docket: docket.find(**query))
+        return Page([self.execution(each) for each in page], page.cursor)
 
     def snapshot(self) -> DocketSnapshot:
         """Everything that waits and runs, without a cap."""

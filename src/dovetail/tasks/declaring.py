@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, overload
-
-import msgspec
 
 from dovetail import checks
 from dovetail.behaviors import Behavior
@@ -17,8 +15,6 @@ from dovetail.model import Retention
 F = TypeVar("F", bound=Callable[..., Any])
 
 ATTRIBUTE = "__dovetail_task__"
-TAGS = "dovetail-tags"
-"""The header in which a run carries its tags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ def task(
         checks.whole(priority, "priority"),
         _behaviors(behaviors),
         tuple(checks.texts(tags, "tags")),
-        _retention(retention),
+        None if retention is None else checks.retention(retention, "retention"),
     )
 
     def declare(function: F) -> F:
@@ -116,18 +112,6 @@ def _origin(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{qualified}"
 
 
-def tag_headers(tags: tuple[str, ...]) -> dict[str, str]:
-    return {TAGS: msgspec.json.encode(tags).decode()} if tags else {}
-
-
-def tags_of(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The tags that a run carries; none if they are not as they were written."""
-    try:
-        return msgspec.json.decode(headers[TAGS], type=tuple[str, ...]) if TAGS in headers else ()
-    except msgspec.MsgspecError:
-        return ()
-
-
 def _behaviors(behaviors: Any) -> tuple[Behavior, ...]:
     if not isinstance(behaviors, Iterable):
         raise InvalidType(f"behaviors must be a list of behaviors, such as [Retry(attempts=3)], not {behaviors!r}")
@@ -136,9 +120,3 @@ def _behaviors(behaviors: Any) -> tuple[Behavior, ...]:
         if not isinstance(each, Behavior):
             raise InvalidType(f"each of behaviors must be a behavior, such as Retry(attempts=3), not {each!r}")
     return tuple(members)
-
-
-def _retention(retention: Any) -> Retention | None:
-    if retention is None or isinstance(retention, Retention):
-        return retention
-    return Retention.of(checks.duration(retention, "retention"))

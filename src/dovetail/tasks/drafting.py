@@ -8,8 +8,8 @@ from typing import Any
 
 from dovetail.codec import Codec
 from dovetail.codec.references import MARK, references_in
-from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id
-from dovetail.tasks.declaring import PLAINLY, Declaration, tag_headers, tags_of
+from dovetail.model import Claim, Conflict, Due, NewRun, Retention, new_id, tag_headers, tags_of
+from dovetail.tasks.declaring import PLAINLY, Declaration
 from dovetail.tasks.extras import carried
 from dovetail.tasks.task import Task
 

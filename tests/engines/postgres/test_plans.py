@@ -1,6 +1,7 @@
-"""Plans: a claim and a finish go by their indexes alone, however many runs there are, and before any ANALYZE (PG14)."""
+"""Plans: claims, finishes and sweeps go by indexes alone, however many runs there are, before any ANALYZE (PG14)."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,6 +22,17 @@ INSERT INTO dovetail.run (
 )
 SELECT %(docket)s, %(state)s || n, 'task', 'default', n %% %(levels)s, %(state)s, %(due)s + n, 0, 1, 3,
     1000, 1000, 1000, 'payload'
+FROM generate_series(1, %(count)s) AS n
+"""
+
+FAR = 4_000_000_000_000_000
+OVER = """
+INSERT INTO dovetail.ended (
+    docket, id, task, queue, priority, state, due, created, epoch, attempt, crashes, crash_limit, children, failures,
+    after_failure, finished, expires, keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most, payload
+)
+SELECT %(docket)s, %(kind)s || n, 'task', 'default', 0, 'completed', 0, 0, 1, 1, 0, 3, 0, 0, false, n, %(expires)s + n,
+    0, 0, 0, %(archived)s, %(most)s, 'payload'
 FROM generate_series(1, %(count)s) AS n
 """
 
@@ -59,7 +71,7 @@ class Explained:
 def check(plans: list[str], most_pages: int) -> None:
     assert plans
     for plan in plans:
-        assert not re.search(r"Seq Scan on (run|ended)", plan), plan
+        assert not re.search(r"Seq Scan on (run|ended|archive|error|edge)", plan), plan
         assert not re.search(r"Rows Removed by Filter: \d{4,}", plan), plan
         # A plan for the whole function counts what is below it as well.
         pages = [int(count) for count in re.findall(r"shared hit=(\d+)", plan)]
@@ -76,9 +88,8 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
     async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
         docket = engine._docket
     explained = Explained(postgres_url)
-    far = 4_000_000_000_000_000
     await asyncio.to_thread(_stock, plain, docket, "queued", 0, count, levels)
-    await asyncio.to_thread(_stock, plain, docket, "scheduled", far, count // 10, levels)
+    await asyncio.to_thread(_stock, plain, docket, "scheduled", FAR, count // 10, levels)
     lease = timedelta(seconds=30) // timedelta(microseconds=1)
     for _ in range(3):
         rows = explained.rows(
@@ -101,6 +112,32 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
 def _stock(plain: psycopg.Connection[Any], docket: int, state: str, due: int, count: int, levels: int) -> None:
     values = {"docket": docket, "state": state, "due": due, "count": count, "levels": levels}
     plain.execute(BACKLOG.encode(), values)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [0, 1_000, 300_000])
+async def test_the_work_of_a_sweep_does_not_grow_with_what_there_is_to_sweep(
+    postgres_url: str, plain: psycopg.Connection[Any], count: int
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    explained = Explained(postgres_url)
+    for kind, expires, archived, most in (
+        ("past", 0, None, None),
+        ("ripe", FAR, FAR, None),
+        ("counted", FAR, None, WANT),
+        ("kept", FAR, None, None),
+    ):
+        values = {"docket": docket, "kind": kind, "expires": expires, "archived": archived, "most": most}
+        await asyncio.to_thread(plain.execute, OVER.encode(), {**values, "count": count})
+    for _ in range(3):
+        ((answer,),) = explained.rows("SELECT dovetail.sweep(%s::bigint, NULL, 60000000, %s::bigint)", docket, WANT)
+        dropped, _, _, _, archived, more = json.loads(answer)["swept"]
+        assert (dropped, archived, more) == ((2 * WANT, WANT, True) if count else (0, 0, False))
+        check(explained.plans, 60 * WANT)
+    explained.close()
+    for table in ("ended", "archive"):
+        plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
 
 
 def test_a_heartbeat_writes_no_index(plain: psycopg.Connection[Any]) -> None:

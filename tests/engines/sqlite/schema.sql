@@ -1,3 +1,59 @@
+CREATE TABLE dovetail_archive(
+  seq INT,
+  docket INT,
+  id TEXT,
+  "key" TEXT,
+  task TEXT,
+  queue TEXT,
+  priority INT,
+  state TEXT,
+  due INT,
+  created INT,
+  attempt INT,
+  epoch INT,
+  crashes INT,
+  crash_limit INT,
+  place REAL,
+  keep_completed INT,
+  keep_failed INT,
+  keep_cancelled INT,
+  keep_most INT,
+  keep_archived INT,
+  payload,
+  tribe TEXT,
+  weight REAL,
+  limits TEXT,
+  headers TEXT,
+  postponed_by TEXT,
+  waits_for INT,
+  after_failure INT,
+  children INT,
+  doomed_by TEXT,
+  parked_on TEXT,
+  turn TEXT,
+  worker TEXT,
+  lease INT,
+  started INT,
+  stop INT,
+  finished INT,
+  expires INT,
+  result,
+  error TEXT,
+  failures INT,
+  progress INT,
+  total INT,
+  message TEXT,
+  reported INT
+);
+
+CREATE INDEX dovetail_archive_expires ON dovetail_archive (docket, expires);
+
+CREATE UNIQUE INDEX dovetail_archive_id ON dovetail_archive (id, docket);
+
+CREATE INDEX dovetail_archive_key ON dovetail_archive (docket, key) WHERE key IS NOT NULL;
+
+CREATE UNIQUE INDEX dovetail_archive_seq ON dovetail_archive (seq);
+
 CREATE TABLE dovetail_docket (
     id    INTEGER PRIMARY KEY,
     name  TEXT NOT NULL UNIQUE,
@@ -70,6 +126,8 @@ CREATE TABLE dovetail_run (
     keep_completed INTEGER NOT NULL,
     keep_failed    INTEGER NOT NULL,
     keep_cancelled INTEGER NOT NULL,
+    keep_most      INTEGER,                 -- how many of its task and ending are kept; NULL: it is not counted
+    keep_archived  INTEGER,                 -- how long it lies in the archive after that; NULL: not at all
     payload        BLOB NOT NULL,
     tribe          TEXT,                    -- the group; GROUP is a word of SQL
     weight         REAL,
@@ -87,7 +145,7 @@ CREATE TABLE dovetail_run (
     started        INTEGER,
     stop           INTEGER NOT NULL DEFAULT 0,
     finished       INTEGER,
-    expires        INTEGER,                 -- the end of its retention, once it is over
+    expires        INTEGER,                 -- the end of its retention and of its time in the archive, once it is over
     result         BLOB,
     error          TEXT,
     failures       INTEGER NOT NULL DEFAULT 0,  -- rows of its error history, ever written
@@ -96,6 +154,9 @@ CREATE TABLE dovetail_run (
     message        TEXT,
     reported       INTEGER
 );
+
+CREATE INDEX dovetail_run_counted ON dovetail_run (docket, task, state, finished, id)
+    WHERE keep_most IS NOT NULL AND finished IS NOT NULL;
 
 CREATE INDEX dovetail_run_due ON dovetail_run (docket, due) WHERE state = 'scheduled' AND parked_on IS NULL;
 
@@ -106,6 +167,9 @@ CREATE UNIQUE INDEX dovetail_run_id ON dovetail_run (id, docket);
 CREATE INDEX dovetail_run_key ON dovetail_run (docket, key) WHERE key IS NOT NULL;
 
 CREATE INDEX dovetail_run_lease ON dovetail_run (docket, queue, lease) WHERE state = 'running';
+
+CREATE INDEX dovetail_run_moves ON dovetail_run (docket, expires - keep_archived)
+    WHERE keep_archived IS NOT NULL AND expires IS NOT NULL;
 
 CREATE INDEX dovetail_run_parked ON dovetail_run (docket, parked_on, priority, place, due, id) WHERE parked_on IS NOT NULL;
 

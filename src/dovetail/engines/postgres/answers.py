@@ -51,7 +51,7 @@ class Stopped(News):
 
 
 class Tidied(News):
-    swept: tuple[int, int, int, int, bool]
+    swept: tuple[int, int, int, int, int, bool]
 
 
 def claim_of(row: tuple[Any, ...]) -> Claim:
@@ -68,4 +68,5 @@ answered = msgspec.json.Decoder(Answered)
 stopped = msgspec.json.Decoder(Stopped)
 tidied = msgspec.json.Decoder(Tidied)
 news = msgspec.json.Decoder(News)
+discarded = msgspec.json.Decoder(list[bool])
 pulse = msgspec.json.Decoder(tuple[int, list[str], list[str]])

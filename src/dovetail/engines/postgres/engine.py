@@ -276,6 +276,10 @@ class PostgresEngine:
         asked = put_json([requests.of_revival(each, blobs) for each in revivals])
         return await self._answer("revive", asked, blobs.joined())
 
+    async def discard(self, ids: Sequence[str]) -> list[bool]:
+        named = [put(run_id) for run_id in ids]
+        return answers.discarded.decode(await self._call("discard", self._docket, self._now, named, repeatable=False))
+
     async def _answer(self, function: str, *values: Any) -> list[bool]:
         answer = answers.answered.decode(await self._call(function, self._docket, self._now, *values, repeatable=False))
         self._tell(answer)
@@ -363,6 +367,9 @@ class PostgresEngine:
         answer = answers.tidied.decode(await self._call("sweep", self._docket, self._now, silence, at_most))
         self._tell(answer)
         return Swept(*answer.swept)
+
+    async def archived(self) -> int:
+        return (await self._open.caller.read(SQL["archived"], (self._docket,)))[0][0]
 
     async def residue(self) -> dict[str, int]:
         return dict(await self._open.caller.read(SQL["residue"], (self._docket,)))

@@ -78,7 +78,7 @@ def of_plain_run(run: NewRun) -> tuple[Any, ...]:
 
 
 def is_plain_run(run: NewRun) -> bool:
-    return _shape(run) is not None
+    return _shape(run) is not None and run.retention.keep is None and run.retention.archive is None
 
 
 def _shape(run: NewRun) -> Shape | None:
@@ -122,7 +122,7 @@ def _many(runs: list[NewRun], blobs: Blobs) -> dict[str, Any]:
 
 def _common(run: NewRun) -> dict[str, Any]:
     completed, failed, cancelled = _kept(run.retention)
-    return {
+    common: dict[str, Any] = {
         "conflict": run.conflict,
         "task": run.task,
         "queue": run.queue,
@@ -133,6 +133,11 @@ def _common(run: NewRun) -> dict[str, Any]:
         "keep_failed": failed,
         "keep_cancelled": cancelled,
     }
+    if run.retention.keep is not None:
+        common["keep_most"] = run.retention.keep
+    if run.retention.archive is not None:
+        common["keep_archived"] = _bounded(run.retention.archive)
+    return common
 
 
 def _one(run: NewRun, blobs: Blobs) -> dict[str, Any]:
@@ -166,8 +171,12 @@ def _due(due: Due) -> dict[str, int]:
 
 def _kept(retention: Retention) -> tuple[int, int, int]:
     kept = (retention.completed, retention.failed, retention.cancelled)
-    completed, failed, cancelled = (min(duration_to_microseconds(each), LONGEST_KEPT) for each in kept)
+    completed, failed, cancelled = map(_bounded, kept)
     return completed, failed, cancelled
+
+
+def _bounded(duration: timedelta) -> int:
+    return min(duration_to_microseconds(duration), LONGEST_KEPT)
 
 
 # Finishing

@@ -11,6 +11,7 @@ from dovetail.clock import from_microseconds, to_microseconds
 from dovetail.engines.postgres.texts import get, get_any, put
 from dovetail.errors import InvalidArgument
 from dovetail.model import (
+    TAGS,
     TERMINAL,
     AttemptError,
     Failure,
@@ -23,10 +24,16 @@ from dovetail.model import (
     RunQuery,
     State,
     WorkerInfo,
+    marks_of,
 )
 
 _worker = msgspec.json.Decoder(WorkerInfo)
 _headers = msgspec.json.Decoder(dict[str, str])
+
+_encode = msgspec.json.encode
+
+# Not by a cast to JSON, which fails on what it cannot hold, a NUL for one. A quotation mark within a text is escaped.
+_TAGS_IN_HEADERS = rf'"{TAGS}":"((?:[^"\\]|\\.)*)"'
 
 _COLUMNS = """id, key, task, state, queue, -priority, due, created, attempt, epoch, payload, crashes, crash_limit,
     tribe, worker, started, finished, lease, stop, parked_on, limits::text, doomed_by, result, error, failures,
@@ -72,6 +79,11 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     statement.among("queue", query.queues)
     statement.among("task", query.tasks)
     statement.among("tribe", query.groups)
+    for mark in marks_of(query.tags):
+        header = statement.value(_TAGS_IN_HEADERS)
+        written = _encode(mark).decode()[1:-1]
+        statement.holds(f"strpos(',' || substr(substring(headers FROM {header}), 2), {{}}) > 0", put(written))
+    statement.holds("starts_with(COALESCE(key, id), {})", query.key_prefix and put(query.key_prefix))
     statement.holds("worker = {}", query.worker if query.worker is None else put(query.worker))
     statement.holds("created > {}", _count(query.created_after))
     statement.holds("created < {}", _count(query.created_before))
@@ -94,9 +106,7 @@ def select(statement: Statement, query: RunQuery, schema: str) -> str:
     live = query.states and not TERMINAL & set(query.states)
     order = "DESC" if query.newest_first else "ASC"
     conditions = " AND ".join(statement.conditions).replace("{schema}", f'"{schema}"')
-    table = f'"{schema}".every_run'
-    if live:
-        conditions += " AND expires IS NULL"
+    table = f'"{schema}".{"live_run" if live else "every_run"}'
     return f"SELECT {_COLUMNS} FROM {table} AS run WHERE {conditions} ORDER BY id {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
 
 

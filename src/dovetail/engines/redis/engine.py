@@ -21,6 +21,7 @@ from dovetail.engines.redis.branch import Branch, parts_of
 from dovetail.engines.redis.location import locate
 from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import (
+    TAGS,
     Cancelled,
     Claim,
     Claimed,
@@ -42,6 +43,7 @@ from dovetail.model import (
     Topic,
     Verdict,
     WorkerInfo,
+    marks_of,
     new_id,
 )
 
@@ -170,6 +172,10 @@ class RedisEngine:
             answers += await self._branch().ask("revive", rows, blobs)
         return answers
 
+    async def discard(self, ids: Sequence[str]) -> list[bool]:
+        parts = [await self._branch().ask("discard", part) for part in parts_of(ids)]
+        return [gone for part in parts for gone in part]
+
     # Holds
 
     async def hold(self, holds: Sequence[Hold]) -> None:
@@ -294,6 +300,7 @@ class RedisEngine:
 def _row(query: RunQuery, limit: int, cursor: int | bool) -> tuple[Any, ...]:
     return (
         query.ids, query.keys, query.states, query.queues, query.tasks, query.groups,
+        TAGS, marks_of(query.tags), query.key_prefix if query.key_prefix is not None else False,
         query.worker if query.worker is not None else False, query.parent if query.parent is not None else False,
         _moment(query.created_after), _moment(query.created_before), _moment(query.due_before),
         query.error_contains if query.error_contains is not None else False,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dovetail.clock import duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.errors import UsageError
 from dovetail.model import (
     AttemptError,
     Claim,
@@ -56,6 +57,7 @@ class Draft(msgspec.Struct, omit_defaults=True):
     after_failure: bool = False
     conflict: str = "keep"
     instead_of: str | None = None
+    counted: tuple[str, int] | None = None  # the task, and how many of it are kept
 
 
 # Scheduling
@@ -78,6 +80,7 @@ def draft(run: NewRun) -> Draft:
         run.after_failure,
         run.conflict,
         run.instead_of,
+        None if run.retention.keep is None else (run.task, run.retention.keep),
     )
 
 
@@ -92,6 +95,11 @@ def _limit(limit: Limit) -> list[Any]:
 
 @lru_cache(maxsize=256)
 def _keeps(retention: Retention) -> tuple[int, int, int]:
+    if retention.archive is not None:
+        raise UsageError(
+            "Redis has no archive, and retention.archive asks for one; keep the records for longer, or keep the docket"
+            " in PostgreSQL or SQLite"
+        )
     kept = (retention.completed, retention.failed, retention.cancelled)
     completed, failed, cancelled = (min(duration_to_microseconds(each), LONGEST_KEPT) for each in kept)
     return completed, failed, cancelled

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
-WHEN_FULL = frozenset({"cancel", "claim", "finish", "heartbeat", "lift", "report", "sweep"})
+WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
 READING = frozenset({"find", "holds", "survey"})
 

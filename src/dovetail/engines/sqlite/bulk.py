@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +18,7 @@ WORTH_IT = 8
 """How many runs must come together for this to be faster than one by one."""
 ROWS = 100
 """How many runs go into one statement. SQLite before 3.32 knows 999 parameters; each run takes three."""
-COMMON = 12
+COMMON = 14
 """How many parameters the runs of one statement share."""
 
 _encode = msgspec.json.encode
@@ -103,15 +104,23 @@ LONGEST_KEPT = 10**17
 """Microseconds, some three thousand years: what is kept longer is kept for ever."""
 
 
-def _microseconds(retention: Retention) -> tuple[int, int, int]:
+Keeps = tuple[int, int, int, int | None, int | None]
+
+
+def _microseconds(retention: Retention) -> Keeps:
     kept = (retention.completed, retention.failed, retention.cancelled)
-    completed, failed, cancelled = (min(duration_to_microseconds(each), LONGEST_KEPT) for each in kept)
-    return completed, failed, cancelled
+    completed, failed, cancelled = (_bounded(each) for each in kept)
+    archived = None if retention.archive is None else _bounded(retention.archive)
+    return completed, failed, cancelled, retention.keep, archived
+
+
+def _bounded(duration: timedelta) -> int:
+    return min(duration_to_microseconds(duration), LONGEST_KEPT)
 
 
 _as_usual = _microseconds(_usual)
 
 
-def keeps(retention: Retention) -> tuple[int, int, int]:
-    """How long the record is kept in each ending, in microseconds."""
+def keeps(retention: Retention) -> Keeps:
+    """How long the record is kept in each ending, in microseconds; of how many; and for how long in the archive."""
     return _as_usual if retention == _usual else _microseconds(retention)

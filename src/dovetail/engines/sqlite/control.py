@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 
 from dovetail.clock import duration_to_microseconds, from_microseconds, to_microseconds
-from dovetail.engines.sqlite import endings, fairness, limits, scheduling
+from dovetail.engines.sqlite import archive, endings, fairness, limits, scheduling
 from dovetail.engines.sqlite.session import Session, moment_or_none
 from dovetail.model import (
     Cancelled,
@@ -90,6 +90,7 @@ def revive(session: Session, revivals: Sequence[Revival]) -> list[bool]:
 
 
 def _revive(session: Session, revival: Revival) -> bool:
+    archive.bring_back(session, revival.id)
     found = session.one("terminal", revival.id, session.docket, session.now)
     if found is None:
         return False
@@ -100,6 +101,7 @@ def _revive(session: Session, revival: Revival) -> bool:
     revived = [(seq, revival.id)]
     while revived:
         parent, parent_id = revived.pop()
+        archive.bring_children_back(session, parent, parent_id)
         for child in session.all("doomed_children", parent, parent_id):
             if _revive_child(session, *child):
                 revived.append((child[0], child[1]))

@@ -12,7 +12,17 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
-from dovetail.engines.sqlite import claiming, connection, control, enlisting, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite import (
+    archive,
+    claiming,
+    connection,
+    control,
+    enlisting,
+    finishing,
+    scheduling,
+    sight,
+    upkeep,
+)
 from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
@@ -174,6 +184,9 @@ class SqliteEngine:
     async def revive(self, revivals: Sequence[Revival]) -> list[bool]:
         return await self._write(partial(control.revive, revivals=revivals))
 
+    async def discard(self, ids: Sequence[str]) -> list[bool]:
+        return await self._write(partial(archive.discard, ids=ids))
+
     # Holds
 
     async def hold(self, holds: Sequence[Hold]) -> None:
@@ -211,6 +224,9 @@ class SqliteEngine:
 
     async def sweep(self, *, silent_for: timedelta = timedelta(minutes=1), at_most: int = 1000) -> Swept:
         return await self._write(partial(upkeep.sweep, silent_for=silent_for, at_most=at_most))
+
+    async def archived(self) -> int:
+        return await self._read(archive.archived)
 
     async def residue(self) -> dict[str, int]:
         return await self._read(upkeep.residue)

@@ -65,7 +65,7 @@ def _settle(session: Session, verdict: Settle) -> Finished:
         "settle", claim.id, session.docket, claim.epoch, verdict.state, session.now, verdict.result, error
     )
     if row is None:
-        return _why_not(_standing(session, claim), verdict)
+        return _why_not(_standing(session, claim) or _archived(session, claim), verdict)
     seq, key, held, children, expires, worker, attempt, failures = row
     session.payload += len(verdict.result or b"")
     if failure:
@@ -93,7 +93,7 @@ def _requeue(session: Session, verdict: Requeue) -> Finished:
     claim, failure = verdict.claim, verdict.failure
     standing = _standing(session, claim)
     if standing is None or standing.state != State.RUNNING:
-        return _why_not(standing, verdict)
+        return _why_not(standing or _archived(session, claim), verdict)
     if standing.stop:
         # It was asked to stop: it does not go again.
         return _settle(session, Settle(claim, State.CANCELLED, failure=failure))
@@ -132,6 +132,11 @@ class Standing(NamedTuple):
 def _standing(session: Session, claim: Claim) -> Standing | None:
     """How the run of a claim stands, or None if the claim is void."""
     row = session.one("standing", claim.id, session.docket, claim.epoch)
+    return Standing(*row) if row else None
+
+
+def _archived(session: Session, claim: Claim) -> Standing | None:
+    row = session.one("standing_in_archive", claim.id, session.docket, claim.epoch)
     return Standing(*row) if row else None
 
 

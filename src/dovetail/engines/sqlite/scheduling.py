@@ -108,17 +108,17 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         state = State.WAITING
     else:
         state, place = ready_or_scheduled(session, due, run.queue, run.group, run.weight)
-    completed, failed, cancelled = bulk.keeps(run.retention)
+    completed, failed, cancelled, most, archived = bulk.keeps(run.retention)
     over = session.now if dead else None
     if run.key != run.id:
         session.run("linger", session.docket, run.key, session.now + LINGER)
     inserted = session.run(
         "place",
         session.docket, run.id, None if run.key == run.id else run.key, run.task, run.queue, -run.priority,
-        state, due, session.now, run.attempt, run.crash_limit, place, completed, failed, cancelled,
-        run.payload, run.group, run.weight if run.group is not None else None, dump_limits(run.limits),
+        state, due, session.now, run.attempt, run.crash_limit, place, completed, failed, cancelled, most,
+        archived, run.payload, run.group, run.weight if run.group is not None else None, dump_limits(run.limits),
         dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, dead and dead[1], over,
-        over and over + cancelled, dead and endings.doomed_text(dead[1]),
+        over and over + cancelled + (archived or 0), dead and endings.doomed_text(dead[1]),
     )  # fmt: skip
     session.payload += len(run.payload)
     seq = inserted.lastrowid or 0
@@ -142,7 +142,8 @@ def _parent(session: Session, run: NewRun, reference: str) -> tuple[int, str, st
 def _hang_on(session: Session, child: int, parents: list[int], unmet: list[int]) -> None:
     for parent in parents:
         session.run("add_edge", parent, child, parent not in unmet)
-        session.run("count_child", parent)
+        if not session.run("count_child", parent).rowcount:
+            session.run("count_child_of_archived", parent)
 
 
 def _inherit(session: Session, seq: int, run_id: str, heir_of: Holder, *, dead: bool) -> None:

@@ -11,6 +11,8 @@ from dovetail.clock import from_microseconds, to_microseconds
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits, moment_or_none
 from dovetail.errors import InvalidArgument
 from dovetail.model import (
+    TAGS,
+    TERMINAL,
     AttemptError,
     Failure,
     Page,
@@ -21,6 +23,7 @@ from dovetail.model import (
     State,
     Survey,
     WorkerInfo,
+    marks_of,
 )
 
 _worker = msgspec.json.Decoder(WorkerInfo)
@@ -31,23 +34,36 @@ _COLUMNS = """seq, id, COALESCE(key, id) AS key, task, state, queue, -priority A
 
 
 def find(session: Session, query: RunQuery) -> Page[Run]:
-    """One page. The cursor is the place in the order of arrival, so rows that come and go do not disturb it."""
+    """One page. The cursor is the place in the order of arrival, so rows that come and go do not disturb it, nor do
+    those that go to the archive."""
     if query.limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
-    conditions, values = _conditions(session, query)
-    order = "DESC" if query.newest_first else "ASC"
-    statement = (
-        f"SELECT {_COLUMNS} FROM dovetail_run AS run WHERE {' AND '.join(conditions)} ORDER BY seq {order} LIMIT ?"  # noqa: S608 - values are bound
-    )
-    cursor = session.db.cursor()
-    cursor.row_factory = sqlite3.Row
-    rows = cursor.execute(statement, [*values, query.limit + 1]).fetchall()
+    rows = _rows(session, query, "dovetail_run")
+    if _may_be_archived(session, query):
+        both = [*rows, *_rows(session, query, "dovetail_archive")]
+        rows = sorted(both, key=lambda row: row["seq"], reverse=query.newest_first)
     more = len(rows) > query.limit
     rows = rows[: query.limit]
     return Page([_load(session, row) for row in rows], str(rows[-1]["seq"]) if more else None)
 
 
-def _conditions(session: Session, query: RunQuery) -> tuple[list[str], list[Any]]:
+def _may_be_archived(session: Session, query: RunQuery) -> bool:
+    if query.states and not TERMINAL & set(query.states):
+        return False
+    return session.one("has_archive", session.docket) is not None
+
+
+def _rows(session: Session, query: RunQuery, table: str) -> list[sqlite3.Row]:
+    """What a table holds of a page, and one row more."""
+    conditions, values = _conditions(session, query, table)
+    order = "DESC" if query.newest_first else "ASC"
+    statement = f"SELECT {_COLUMNS} FROM {table} AS run WHERE {' AND '.join(conditions)} ORDER BY seq {order} LIMIT ?"  # noqa: S608 - values are bound
+    cursor = session.db.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(statement, [*values, query.limit + 1]).fetchall()
+
+
+def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str], list[Any]]:
     conditions = ["docket = ?", "(expires IS NULL OR expires > ?)"]
     values: list[Any] = [session.docket, session.now]
 
@@ -65,14 +81,17 @@ def _conditions(session: Session, query: RunQuery) -> tuple[list[str], list[Any]
     if query.keys:
         marks = ", ".join("?" * len(query.keys))
         conditions.append(
-            f"seq IN (SELECT seq FROM dovetail_run AS run WHERE docket = ? AND key IN ({marks})"  # noqa: S608 - values are bound
-            f" UNION ALL SELECT seq FROM dovetail_run AS run WHERE id IN ({marks}) AND docket = ? AND key IS NULL)"
+            f"seq IN (SELECT seq FROM {table} AS run WHERE docket = ? AND key IN ({marks})"  # noqa: S608 - values are bound
+            f" UNION ALL SELECT seq FROM {table} AS run WHERE id IN ({marks}) AND docket = ? AND key IS NULL)"
         )
         values += [session.docket, *query.keys, *query.keys, session.docket]
     among("state", query.states)
     among("queue", query.queues)
     among("task", query.tasks)
     among("tribe", query.groups)
+    for mark in marks_of(query.tags):
+        holds(f"instr(',' || substr(json_extract(headers, '$.\"{TAGS}\"'), 2), ?) > 0", mark)
+    holds("instr(COALESCE(key, id), ?) = 1", query.key_prefix)
     holds("worker = ?", query.worker)
     holds("created > ?", query.created_after and to_microseconds(query.created_after))
     holds("created < ?", query.created_before and to_microseconds(query.created_before))
@@ -80,18 +99,23 @@ def _conditions(session: Session, query: RunQuery) -> tuple[list[str], list[Any]
     holds("instr(error, ?) > 0", query.error_contains)
     if query.parent is not None:
         conditions.append(
-            "seq IN (SELECT child FROM dovetail_edge AS edge JOIN dovetail_run AS parent ON parent.seq = edge.parent"
-            " WHERE parent.id = ? AND parent.docket = ?)"
+            "seq IN (SELECT child FROM dovetail_edge AS edge WHERE parent IN ("
+            "SELECT seq FROM dovetail_run AS run WHERE id = ? AND docket = ?"
+            " UNION ALL SELECT seq FROM dovetail_archive AS run WHERE id = ? AND docket = ?))"
         )
-        values += [query.parent, session.docket]
+        values += [query.parent, session.docket, query.parent, session.docket]
     if query.latest:
-        conditions.append(
-            "NOT EXISTS (SELECT 1 FROM dovetail_run AS newer WHERE newer.docket = run.docket"
-            " AND newer.key = COALESCE(run.key, run.id) AND newer.seq > run.seq)"
-        )
+        conditions += [_is_newest_in("dovetail_run"), _is_newest_in("dovetail_archive")]
     if query.cursor is not None:
         holds("seq < ?" if query.newest_first else "seq > ?", _place(query.cursor))
     return conditions, values
+
+
+def _is_newest_in(table: str) -> str:
+    return (
+        f"NOT EXISTS (SELECT 1 FROM {table} AS newer WHERE newer.docket = run.docket"  # noqa: S608 - names of our own
+        " AND newer.key = COALESCE(run.key, run.id) AND newer.seq > run.seq)"
+    )
 
 
 def _place(cursor: str) -> int:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dovetail.clock import duration_to_microseconds
-from dovetail.engines.sqlite import endings, limits
+from dovetail.engines.sqlite import archive, limits
 from dovetail.engines.sqlite.session import Session
 from dovetail.model import Swept
 
-TABLES = ("run", "slot", "start", "opening", "share", "hold", "worker")
+TABLES = ("run", "archive", "slot", "start", "opening", "share", "hold", "worker")
 
 
 def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
     session.tidy = True
-    expired = session.all("expired", session.docket, session.now, at_most)
-    for (seq,) in expired:
-        endings.forget(session, seq)
+    dropped, archived, more = _clear_out(session, at_most)
     silent_since = session.now - duration_to_microseconds(silent_for)
     workers = session.run("forget_silent_workers", session.docket, silent_since).rowcount
     holds = session.run("forget_past_holds", session.docket, session.now).rowcount
@@ -27,7 +25,39 @@ def sweep(session: Session, silent_for: timedelta, at_most: int) -> Swept:
     session.run("forget_idle_shares", session.docket)
     session.run("forget_idle_openings", session.docket)
     repaired = _free_orphans(session) + limits.refill(session, at_most)
-    return Swept(len(expired), workers, holds, repaired, more=len(expired) >= at_most or starts >= at_most)
+    return Swept(dropped, workers, holds, repaired, archived, more=more or starts >= at_most)
+
+
+def _clear_out(session: Session, at_most: int) -> tuple[int, int, bool]:
+    """Records past their retention: how many were dropped, how many went to the archive, and whether there is more."""
+    expired = [seq for (seq,) in session.all("expired", session.docket, session.now, at_most)]
+    archive.drop(session, expired)
+    surplus, counted_out = _surplus(session, at_most)
+    archive.drop(session, surplus)
+    archive.move(session, counted_out)
+    ripe = [seq for (seq,) in session.all("ripe", session.docket, session.now, at_most)]
+    archive.move(session, ripe)
+    past = [seq for (seq,) in session.all("expired_in_archive", session.docket, session.now, at_most)]
+    archive.drop(session, past)
+    counts = (len(expired), len(surplus) + len(counted_out), len(ripe), len(past))
+    dropped = len(expired) + len(surplus) + len(past)
+    return dropped, len(counted_out) + len(ripe), any(count >= at_most for count in counts)
+
+
+def _surplus(session: Session, at_most: int) -> tuple[list[int], list[int]]:
+    """Runs beyond their count, at most so many: those that go for good, and those that go to the archive."""
+    dropped: list[int] = []
+    archived: list[int] = []
+    task = state = ""
+    while (room := at_most - len(dropped) - len(archived)) > 0:
+        counted = session.one("next_counted", session.docket, task, state)
+        if counted is None:
+            break
+        task, state = counted
+        (most,) = session.one("most_kept", session.docket, task, state)
+        for seq, is_archived in session.all("surplus", session.docket, task, state, most, room):
+            (archived if is_archived else dropped).append(seq)
+    return dropped, archived
 
 
 def _free_orphans(session: Session) -> int:
@@ -48,6 +78,9 @@ def residue(session: Session) -> dict[str, int]:
         for table in TABLES
     }
     for table, column in (("error", "run"), ("edge", "parent"), ("edge", "child")):
-        orphans = f"SELECT COUNT(*) FROM dovetail_{table} WHERE {column} NOT IN (SELECT seq FROM dovetail_run)"  # noqa: S608
+        orphans = (
+            f"SELECT COUNT(*) FROM dovetail_{table} WHERE {column} NOT IN"  # noqa: S608 - names of our own
+            " (SELECT seq FROM dovetail_run UNION ALL SELECT seq FROM dovetail_archive)"
+        )
         counts[f"{table} without {column}"] = session.db.execute(orphans).fetchone()[0]
     return {name: count for name, count in counts.items() if count}

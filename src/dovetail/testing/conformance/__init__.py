@@ -33,11 +33,14 @@ import pytest
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 from dovetail.testing.conformance.ageing import Ageing  # noqa: E402
+from dovetail.testing.conformance.archiving import Archiving  # noqa: E402
 from dovetail.testing.conformance.batches import Batches  # noqa: E402
 from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
 from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
 from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
 from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
+from dovetail.testing.conformance.counting import Counting  # noqa: E402
+from dovetail.testing.conformance.discarding import Discarding  # noqa: E402
 from dovetail.testing.conformance.emptiness import Emptiness  # noqa: E402
 from dovetail.testing.conformance.fairness import Fairness  # noqa: E402
 from dovetail.testing.conformance.fencing import Fencing  # noqa: E402
@@ -88,6 +91,9 @@ class Conformance(
     Finding,
     Surveying,
     Sweeping,
+    Discarding,
+    Counting,
+    Archiving,
     Emptiness,
     Racing,
     Bounds,
@@ -100,6 +106,7 @@ class Conformance(
 __all__ = [
     "Ageing",
     "Another",
+    "Archiving",
     "Batches",
     "Bounds",
     "Cancelling",
@@ -107,6 +114,8 @@ __all__ = [
     "Conflicts",
     "Conformance",
     "Connect",
+    "Counting",
+    "Discarding",
     "Emptiness",
     "Fairness",
     "Fencing",

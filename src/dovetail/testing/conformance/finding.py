@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
-from dovetail.model import Conflict, Failure, Limit, Run, RunQuery, Settle, State
+from dovetail.model import Conflict, Failure, Limit, Run, RunQuery, Settle, State, tag_headers
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     AT_ONCE,
@@ -97,6 +97,14 @@ class Finding(Fixtures):
         await place(engine, *(a_run(key) for key in ("a", "b", "c", "aa")))
         assert await found(engine, keys=("c", "a", "nobody")) == ["a", "c"]
 
+    async def test_by_the_beginning_of_a_key(self, engine: Engine) -> None:
+        await place(engine, *(a_run(key) for key in ("order:1", "order:22", "reorder:1", "Order:1", "order")))
+        own = a_run()
+        await place(engine, own.but(key=own.id))
+        assert await found(engine, key_prefix="order:") == ["order:1", "order:22"]
+        assert await found(engine, key_prefix="o%") == []
+        assert await found(engine, key_prefix=own.id[:30]) == [own.id]
+
     async def test_by_state(self, engine: Engine) -> None:
         await one_of_each_state(engine)
         for state in State:
@@ -106,6 +114,20 @@ class Finding(Fixtures):
     async def test_by_queue(self, engine: Engine) -> None:
         await place(engine, *(a_run(queue, queue=queue) for queue in ("x", "y", "z")))
         assert await found(engine, queues=("z", "x")) == ["x", "z"]
+
+    async def test_by_tag(self, engine: Engine) -> None:
+        tagged = {"a": ("red",), "b": ("red", "blue"), "c": ("blue",), "d": ()}
+        await place(engine, *(a_run(key, headers=tag_headers(tags)) for key, tags in tagged.items()))
+        assert await found(engine, tags=("red",)) == ["a", "b"]
+        assert await found(engine, tags=("blue", "red")) == ["b"]
+        assert await found(engine, tags=("re",)) == []
+
+    @pytest.mark.parametrize("tag", ['quo"te', "back\\slash", "nul\0", "wörd", '","', "new\nline", "[", "red", "\x7f"])
+    async def test_by_a_tag_of_any_text(self, engine: Engine, tag: str) -> None:
+        await place(engine, a_run("tagged", headers={"other": "x", **tag_headers(("first", tag, "last"))}))
+        await place(engine, a_run("otherwise", headers=tag_headers((f"{tag}{tag}", f'"{tag}"'))))
+        await place(engine, a_run("elsewhere", headers={"header": f'["{tag}"]'}))
+        assert await found(engine, tags=(tag,)) == ["tagged"]
 
     @pytest.mark.parametrize("payload", [b"", b"\x80\x05\x95", b"\xdf\xff\xff\xff\xff", b"\x00" * 9, bytes(range(256))])
     async def test_by_task_whatever_its_arguments(self, engine: Engine, payload: bytes) -> None:

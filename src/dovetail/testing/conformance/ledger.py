@@ -71,7 +71,7 @@ class Record:
             State.FAILED: kept.failed,
             State.CANCELLED: kept.cancelled,
         }
-        return self.finished + ends[self.state]
+        return self.finished + ends[self.state] + (kept.archive or timedelta())
 
 
 class Ledger:

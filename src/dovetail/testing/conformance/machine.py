@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dovetail.clock import VirtualClock
-from dovetail.engine import Engine
+from dovetail.engine import Archives, Engine
 from dovetail.errors import UnknownParent
 from dovetail.model import (
     TERMINAL,
@@ -54,6 +54,7 @@ LEASE = timedelta(seconds=30, milliseconds=250)
 LAPSE = timedelta(seconds=31)
 KEPT = Retention.of(timedelta(minutes=15, milliseconds=125))
 NOT_KEPT = Retention.of(timedelta())
+ARCHIVED = Retention.of(timedelta(seconds=3, milliseconds=125)).but(archive=timedelta(minutes=15))
 JUMPS = [*(timedelta(seconds=each) for each in (1, 2, 5, 7, 11)), LAPSE, timedelta(minutes=16)]
 DELAYS = [timedelta(), timedelta(), timedelta(), timedelta(seconds=5), timedelta(seconds=40)]
 SLOTS = Limit("slots", 1)
@@ -86,7 +87,7 @@ NEW_RUNS = st.builds(
     limits=st.sampled_from(LIMITS),
     conflict=st.sampled_from(Conflict),
     crash_limit=st.sampled_from([1, 2, 3]),
-    retention=st.sampled_from([KEPT, KEPT, KEPT, NOT_KEPT]),
+    retention=st.sampled_from([KEPT, KEPT, ARCHIVED, NOT_KEPT]),
 ).map(under_its_key)
 
 CHILDREN = st.builds(
@@ -98,7 +99,7 @@ CHILDREN = st.builds(
     queue=st.just(GROUPED),
     group=st.sampled_from([None, "x", "y"]),
     after_failure=st.booleans(),
-    retention=st.just(KEPT),
+    retention=st.sampled_from([KEPT, ARCHIVED]),
 ).map(under_its_key)
 
 
@@ -156,6 +157,11 @@ class Machine(RuleBasedStateMachine):
     def is_working(self) -> bool:
         return any(record.state is State.RUNNING for record in self.ledger)
 
+    def possible(self, run: NewRun) -> NewRun:
+        """A run as this engine takes it: not every one has an archive."""
+        is_refused = run.retention.archive is not None and not isinstance(self.engine, Archives)
+        return run.but(retention=KEPT) if is_refused else run
+
     # Scheduling
 
     @initialize(runs=st.lists(NEW_RUNS, min_size=4, max_size=8), want=st.integers(1, 4))
@@ -174,7 +180,8 @@ class Machine(RuleBasedStateMachine):
         after = data.draw(st.lists(st.sampled_from(references), max_size=3)) if references else []
         self.step(self._schedule(run.but(after=tuple(after))))
 
-    async def _schedule(self, *runs: NewRun) -> None:
+    async def _schedule(self, *wanted: NewRun) -> None:
+        runs = [self.possible(run) for run in wanted]
         expected: list[tuple[Placing, str]] = []
         try:
             expected = [self.ledger.schedule(run, self.clock.now()) for run in runs]
@@ -335,6 +342,19 @@ class Machine(RuleBasedStateMachine):
         assert await self.engine.revive([Revival(id)]) == [possible]
         if possible:
             self.audit.follow_revival(id, await self.read())
+
+    @precondition(lambda self: self.ledger.records)
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        self.step(self._discard(data.draw(st.sampled_from(list(self.ledger.records)))))
+
+    async def _discard(self, id: str) -> None:
+        record = self.ledger.records[id]
+        if any(id in each.parents for each in self.ledger):
+            return  # what hangs on it is a matter of its own
+        possible = not record.gone and not record.is_live
+        assert await self.engine.discard([id]) == [possible]
+        record.gone = record.gone or possible
 
     async def _sweep(self) -> None:
         await sweep_all(self.engine)

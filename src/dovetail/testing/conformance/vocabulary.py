@@ -203,14 +203,15 @@ async def beat(engine: Engine, *claims: Claim, worker: str = "worker", lease: ti
 
 async def sweep_all(engine: Engine, *, at_most: int = 1000) -> Swept:
     """Sweep until nothing is left to sweep; the sum of what was done."""
-    runs = workers = holds = repaired = 0
+    runs = workers = holds = repaired = archived = 0
     more = True
     while more:
         swept = await engine.sweep(at_most=at_most)
         runs, workers = runs + swept.runs, workers + swept.workers
         holds, repaired = holds + swept.holds, repaired + swept.repaired
+        archived += swept.archived
         more = swept.more
-    return Swept(runs, workers, holds, repaired)
+    return Swept(runs, workers, holds, repaired, archived)
 
 
 async def assert_empty(engine: Engine) -> None:

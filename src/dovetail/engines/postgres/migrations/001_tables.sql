@@ -1,8 +1,8 @@
 -- Everything a docket keeps. Times are microseconds since 1970 and durations are microseconds, as in every engine: sums
 -- and comparisons come out alike everywhere, no session's time zone matters, and a far end of the calendar is a number.
 --
--- Two tables hold the runs. `run` is small and hot: what waits and what runs. `ended` is what is kept of those that are
--- over; only a sweep ever looks through it. Text is compared byte by byte, as in Python.
+-- Three tables hold the runs. `run` is small and hot: what waits and what runs. `ended` is what is kept of those that are
+-- over, and `archive` what is kept of them for longer; only a sweep ever looks through these. Text is compared byte by byte, as in Python.
 
 CREATE TABLE docket (
     id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -24,6 +24,8 @@ CREATE TABLE run (
     keep_cancelled bigint NOT NULL,
     lease          bigint,                  -- in no index, so that a heartbeat writes no index
     started        bigint,
+    keep_archived  bigint,                  -- how long it lies in the archive after that; NULL: not at all
+    keep_most      integer,                 -- how many of its task and ending are kept; NULL: it is not counted
     attempt        integer NOT NULL,
     crashes        integer NOT NULL DEFAULT 0,
     crash_limit    integer NOT NULL,
@@ -81,7 +83,9 @@ CREATE TABLE ended (
     keep_cancelled bigint NOT NULL,
     started        bigint,
     finished       bigint NOT NULL,
-    expires        bigint NOT NULL,         -- the end of its retention
+    expires        bigint NOT NULL,         -- the end of its retention, and of its time in the archive
+    keep_archived  bigint,
+    keep_most      integer,
     attempt        integer NOT NULL,
     crashes        integer NOT NULL,
     crash_limit    integer NOT NULL,
@@ -114,17 +118,36 @@ CREATE INDEX ended_key ON ended (docket, key) WHERE key IS NOT NULL;
 -- What may be forgotten.
 CREATE INDEX ended_expires ON ended (docket, expires);
 
--- Every run that is kept, whichever table it lies in.
-CREATE VIEW every_run AS
+-- What goes to the archive.
+CREATE INDEX ended_moves ON ended (docket, (expires - keep_archived)) WHERE keep_archived IS NOT NULL;
+-- What is kept by count: the runs of a task that ended alike, the newest last.
+CREATE INDEX ended_counted ON ended (docket, task, state, finished, id) WHERE keep_most IS NOT NULL;
+
+-- Runs past their retention that are kept all the same. What belongs to them stays where it is.
+CREATE TABLE archive (LIKE ended INCLUDING STORAGE, PRIMARY KEY (docket, id)) WITH (toast_tuple_target = 512);
+CREATE INDEX archive_key ON archive (docket, key) WHERE key IS NOT NULL;
+CREATE INDEX archive_expires ON archive (docket, expires);
+
+-- What waits and what runs; that and what is over; and every run that is kept, the archive included.
+CREATE VIEW live_run AS
     SELECT docket, id, key, task, state, queue, priority, due, created, attempt, epoch, payload, crashes, crash_limit,
         tribe, worker, started, NULL::bigint AS finished, lease, stop, parked_on, limits, NULL::text COLLATE "C" AS doomed_by,
         NULL::bytea AS result, error, failures, progress, total, message, reported, headers, NULL::bigint AS expires
-    FROM run
+    FROM run;
+CREATE VIEW present_run AS
+    SELECT * FROM live_run
     UNION ALL
     SELECT docket, id, key, task, state, queue, priority, due, created, attempt, epoch, payload, crashes, crash_limit,
         tribe, worker, started, finished, NULL::bigint, false, NULL::text COLLATE "C", limits, doomed_by,
         result, error, failures, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint, headers, expires
     FROM ended;
+CREATE VIEW every_run AS
+    SELECT * FROM present_run
+    UNION ALL
+    SELECT docket, id, key, task, state, queue, priority, due, created, attempt, epoch, payload, crashes, crash_limit,
+        tribe, worker, started, finished, NULL::bigint, false, NULL::text COLLATE "C", limits, doomed_by,
+        result, error, failures, NULL::bigint, NULL::bigint, NULL::text, NULL::bigint, headers, expires
+    FROM archive;
 
 -- The error history, bounded.
 CREATE TABLE error (

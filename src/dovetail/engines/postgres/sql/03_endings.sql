@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION bury(
     gone run, new_state text, now bigint, new_epoch bigint, new_result bytea, new_error text, new_doomed_by text
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    kept bigint := CASE new_state
+    kept bigint := COALESCE(gone.keep_archived, 0) + CASE new_state
         WHEN 'completed' THEN gone.keep_completed WHEN 'failed' THEN gone.keep_failed ELSE gone.keep_cancelled END;
 BEGIN
     DELETE FROM run WHERE docket = gone.docket AND id = gone.id;
@@ -16,13 +16,13 @@ BEGIN
     END IF;
     INSERT INTO ended (
         docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe, weight,
-        limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled, after_failure,
-        children, failures, doomed_by, error, result, payload
+        limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled, keep_archived,
+        keep_most, after_failure, children, failures, doomed_by, error, result, payload
     ) VALUES (
         gone.docket, gone.id, gone.key, gone.task, new_state, gone.queue, gone.priority, gone.due, gone.created,
         gone.attempt, new_epoch, gone.crashes, gone.crash_limit, gone.tribe, gone.weight, gone.limits, gone.headers,
         gone.worker, gone.started, now, now + kept, gone.keep_completed, gone.keep_failed, gone.keep_cancelled,
-        gone.after_failure, gone.children, gone.failures, new_doomed_by, new_error, new_result, gone.payload
+        gone.keep_archived, gone.keep_most, gone.after_failure, gone.children, gone.failures, new_doomed_by, new_error, new_result, gone.payload
     );
 END
 $$;

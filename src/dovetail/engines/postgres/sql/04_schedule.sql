@@ -60,7 +60,8 @@ BEGIN
         new_state := standing(of_docket, run_id);
     ELSE
         -- A request that was made before, and whose run is over by now: see place_alike.
-        SELECT state INTO known FROM ended WHERE docket = of_docket AND id = run_id;
+        SELECT state INTO known FROM ended WHERE docket = of_docket AND id = run_id
+        UNION ALL SELECT state FROM archive WHERE docket = of_docket AND id = run_id;
         IF known IS NOT NULL THEN
             DELETE FROM run WHERE docket = of_docket AND id = run_id;
             new_state := known;
@@ -101,7 +102,8 @@ CREATE OR REPLACE FUNCTION standing(of_docket bigint, run_id text) RETURNS text 
 BEGIN
     RETURN COALESCE(
         (SELECT state FROM run WHERE docket = of_docket AND id = run_id),
-        (SELECT state FROM ended WHERE docket = of_docket AND id = run_id)
+        (SELECT state FROM ended WHERE docket = of_docket AND id = run_id),
+        (SELECT state FROM archive WHERE docket = of_docket AND id = run_id)
     );
 END
 $$;
@@ -126,6 +128,8 @@ DECLARE
     kept_completed bigint := request->>'keep_completed';
     kept_failed bigint := request->>'keep_failed';
     kept_cancelled bigint := request->>'keep_cancelled';
+    kept_archived bigint := request->>'keep_archived';
+    kept_most integer := request->>'keep_most';
     start integer := request->>'start';
 BEGIN
     IF request ? 'dues' THEN
@@ -140,13 +144,13 @@ BEGIN
     ready_place := place_of(of_docket, of_queue, NULL, NULL);
     INSERT INTO run (
         docket, id, task, queue, priority, state, due, created, attempt, crash_limit, place,
-        keep_completed, keep_failed, keep_cancelled, payload
+        keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most, payload
     )
     SELECT
         of_docket, one.id, of_task, of_queue, of_priority,
         CASE WHEN one.due <= now THEN 'queued' ELSE 'scheduled' END, one.due, now, of_attempt, of_crash_limit,
         CASE WHEN one.due <= now THEN ready_place ELSE 0 END, kept_completed, kept_failed, kept_cancelled,
-        substr(payloads, start + one.before::integer, one.size)
+        kept_archived, kept_most, substr(payloads, start + one.before::integer, one.size)
     FROM (
         SELECT id, due, size, SUM(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS before
         FROM unnest(ids, dues, sizes) AS each (id, due, size)
@@ -155,7 +159,10 @@ BEGIN
     GET DIAGNOSTICS inserted = ROW_COUNT;
     -- Requests that were made before, and whose runs are over by now. Looked for afterwards: from here on no run of
     -- these ids can come to its end.
-    over := ARRAY(SELECT id FROM ended WHERE docket = of_docket AND id = ANY (ids));
+    over := ARRAY(
+        SELECT id FROM ended WHERE docket = of_docket AND id = ANY (ids)
+        UNION ALL SELECT id FROM archive WHERE docket = of_docket AND id = ANY (ids)
+    );
     IF cardinality(over) > 0 THEN
         DELETE FROM run WHERE docket = of_docket AND id = ANY (over);
         GET DIAGNOSTICS removed = ROW_COUNT;
@@ -320,6 +327,8 @@ BEGIN
     new.keep_completed := (request->>'keep_completed')::bigint;
     new.keep_failed := (request->>'keep_failed')::bigint;
     new.keep_cancelled := (request->>'keep_cancelled')::bigint;
+    new.keep_archived := (request->>'keep_archived')::bigint;
+    new.keep_most := (request->>'keep_most')::integer;
     new.payload := substr(payloads, (request->>'start')::integer, (request->>'size')::integer);
     new.tribe := request->>'group';
     new.weight := (request->>'weight')::double precision;
@@ -338,9 +347,11 @@ BEGIN
         WHERE each.value NOT IN ('completed', 'failed', 'cancelled');
     END IF;
     IF new.key IS NOT NULL THEN
-        -- What is over gives way to the newcomer soon; failures keep their retention.
+        -- What is over gives way to the newcomer soon; failures keep their retention, and so does what is kept by count or
+        -- goes to the archive.
         UPDATE ended SET expires = now + 10000000
-        WHERE docket = of_docket AND key = new.key AND state IN ('completed', 'cancelled') AND expires + 0 > now + 10000000;
+        WHERE docket = of_docket AND key = new.key AND state IN ('completed', 'cancelled') AND expires + 0 > now + 10000000
+            AND keep_most IS NULL AND keep_archived IS NULL;
     END IF;
     IF dead IS NOT NULL THEN
         new.state := 'cancelled';
@@ -398,6 +409,10 @@ BEGIN
                 UPDATE ended SET children = children + 1 WHERE docket = of_docket AND id = parent_id
                 RETURNING state INTO parent_state;
             END IF;
+            IF parent_state IS NULL THEN
+                UPDATE archive SET children = children + 1 WHERE docket = of_docket AND id = parent_id
+                RETURNING state INTO parent_state;
+            END IF;
             EXIT WHEN parent_state IS NOT NULL; -- otherwise it was replaced, or ended, in this moment: look again
         END LOOP;
         IF parent_id IS NULL THEN
@@ -422,6 +437,10 @@ CREATE OR REPLACE FUNCTION parent_of(of_docket bigint, now bigint, reference tex
         SELECT id, created FROM ended WHERE docket = of_docket AND id = reference AND expires + 0 > now
         UNION ALL
         SELECT id, created FROM ended WHERE docket = of_docket AND key = reference AND expires + 0 > now
+        UNION ALL
+        SELECT id, created FROM archive WHERE docket = of_docket AND id = reference AND expires + 0 > now
+        UNION ALL
+        SELECT id, created FROM archive WHERE docket = of_docket AND key = reference AND expires + 0 > now
     ) AS candidate
     ORDER BY id = reference DESC, created DESC, id DESC LIMIT 1
 $$;

@@ -62,13 +62,13 @@ BEGIN
         INSERT INTO ended (
             docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe,
             weight, limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled,
-            after_failure, children, failures, result, payload
+            keep_archived, keep_most, after_failure, children, failures, result, payload
         )
         SELECT docket, id, key, task, 'completed', queue, priority, due, created, attempt, epoch, crashes, crash_limit,
-            tribe, weight, limits, headers, worker, started, now, now + keep_completed, keep_completed, keep_failed,
-            keep_cancelled, after_failure, children, failures,
+            tribe, weight, limits, headers, worker, started, now, now + keep_completed + COALESCE(keep_archived, 0),
+            keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most, after_failure, children, failures,
             CASE WHEN result_size >= 0 THEN substr(blobs, result_start::integer, result_size::integer) END, payload
-        FROM gone WHERE keep_completed > 0 OR children > 0
+        FROM gone WHERE keep_completed > 0 OR children > 0 OR keep_archived IS NOT NULL
     )
     SELECT array_agg(id), array_agg(id) FILTER (WHERE keep_completed <= 0 AND children = 0),
         array_agg(id) FILTER (WHERE children > 0), jsonb_agg(jsonb_build_object(
@@ -220,6 +220,10 @@ BEGIN
     WHERE docket = of_docket AND id = verdict->>'id' AND epoch = (verdict->>'epoch')::bigint;
     IF NOT FOUND THEN
         SELECT state, attempt INTO how FROM ended
+        WHERE docket = of_docket AND id = verdict->>'id' AND epoch = (verdict->>'epoch')::bigint;
+    END IF;
+    IF NOT FOUND THEN
+        SELECT state, attempt INTO how FROM archive
         WHERE docket = of_docket AND id = verdict->>'id' AND epoch = (verdict->>'epoch')::bigint;
     END IF;
     IF NOT FOUND THEN

@@ -69,6 +69,10 @@ BEGIN
             SELECT FROM ended WHERE docket = of_docket AND key = of_key AND expires + 0 > now
         ) OR EXISTS (
             SELECT FROM ended WHERE docket = of_docket AND id = of_key AND key IS NULL AND expires + 0 > now
+        ) OR EXISTS (
+            SELECT FROM archive WHERE docket = of_docket AND key = of_key AND expires + 0 > now
+        ) OR EXISTS (
+            SELECT FROM archive WHERE docket = of_docket AND id = of_key AND key IS NULL AND expires + 0 > now
         ) THEN 'over' ELSE 'unknown' END;
     END IF;
     IF newest.state = 'running' THEN
@@ -140,7 +144,8 @@ BEGIN
     -- All at once and in one order, so that two who revive the same do not wait in a circle.
     PERFORM lock_keys(of_docket, ARRAY(
         SELECT COALESCE(over.key, over.id) FROM jsonb_array_elements(revivals) AS each CROSS JOIN LATERAL (
-            SELECT key, id FROM ended WHERE docket = of_docket AND id = each->>'id' OFFSET 0
+            SELECT key, id FROM ended WHERE docket = of_docket AND id = each->>'id'
+            UNION ALL SELECT key, id FROM archive WHERE docket = of_docket AND id = each->>'id' OFFSET 0
         ) AS over
     ));
     FOR revival IN SELECT * FROM jsonb_array_elements(revivals) LOOP
@@ -161,12 +166,20 @@ DECLARE
     child ended;
     other text;
 BEGIN
+    PERFORM bring_back(of_docket, ARRAY(
+        SELECT id FROM archive WHERE docket = of_docket AND id = run_id AND expires + 0 > now
+    ));
     IF NOT back_to_work(of_docket, now, run_id, new_payload) THEN
         RETURN false;
     END IF;
     WHILE cardinality(revived) > 0 LOOP
         parent_id := revived[cardinality(revived)];
         revived := revived[:cardinality(revived) - 1];
+        PERFORM bring_back(of_docket, ARRAY(
+            SELECT id FROM archive WHERE docket = of_docket AND doomed_by = parent_id AND id = ANY (ARRAY(
+                SELECT edge.child FROM edge WHERE docket = of_docket AND parent = parent_id
+            )) ORDER BY id
+        ));
         FOR child IN
             SELECT fallen.* FROM (
                 SELECT edge.child FROM edge WHERE docket = of_docket AND parent = parent_id ORDER BY edge.child
@@ -181,6 +194,9 @@ BEGIN
             IF NOT child.after_failure THEN
                 SELECT parent INTO other FROM edge WHERE docket = of_docket AND edge.child = child.id AND EXISTS (
                     SELECT FROM ended
+                    WHERE docket = of_docket AND id = edge.parent AND state IN ('failed', 'cancelled')
+                    UNION ALL
+                    SELECT FROM archive
                     WHERE docket = of_docket AND id = edge.parent AND state IN ('failed', 'cancelled') OFFSET 0
                 ) LIMIT 1;
             END IF;
@@ -226,12 +242,12 @@ BEGIN
     DELETE FROM ended WHERE docket = of_docket AND id = run_id;
     INSERT INTO run (
         docket, id, key, task, queue, priority, state, due, created, attempt, epoch, crash_limit, place, keep_completed,
-        keep_failed, keep_cancelled, tribe, weight, limits, headers, waits_for, after_failure, children, failures, payload
+        keep_failed, keep_cancelled, keep_archived, keep_most, tribe, weight, limits, headers, waits_for, after_failure, children, failures, payload
     ) VALUES (
         of_docket, was.id, was.key, was.task, was.queue, was.priority, new_state, now, was.created, 1, was.epoch + 1,
         was.crash_limit,
         CASE WHEN waiting > 0 THEN 0 ELSE place_of(of_docket, was.queue, was.tribe, was.weight) END,
-        was.keep_completed, was.keep_failed, was.keep_cancelled, was.tribe, was.weight, was.limits, was.headers, waiting,
+        was.keep_completed, was.keep_failed, was.keep_cancelled, was.keep_archived, was.keep_most, was.tribe, was.weight, was.limits, was.headers, waiting,
         was.after_failure, was.children, was.failures, COALESCE(new_payload, was.payload)
     );
     IF waiting = 0 THEN

@@ -1,11 +1,11 @@
 -- Sweeping: what is past its time goes, what was left behind is put right. All in bounded steps.
 
--- The answer is JSON: how many runs, workers, holds, repairs, and whether there is more.
+-- The answer is JSON: how many runs, workers, holds, repairs, runs for the archive, and whether there is more.
 CREATE OR REPLACE FUNCTION sweep(of_docket bigint, at bigint, silent_for bigint, at_most bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
 DECLARE
     now bigint := time_of(at);
-    expired text[];
+    cleared bigint[]; -- dropped, archived, and whether there is more
     workers bigint;
     past_holds bigint;
     past_starts bigint;
@@ -13,22 +13,7 @@ DECLARE
     limit_of text := '';
 BEGIN
     PERFORM begin_telling(of_docket);
-    -- A run that others still wait on is kept for them.
-    expired := ARRAY(
-        SELECT id FROM ended
-        WHERE docket = of_docket AND expires <= now AND (children = 0 OR NOT EXISTS (
-            SELECT FROM edge WHERE docket = of_docket AND parent = ended.id
-                AND EXISTS (SELECT FROM run WHERE docket = of_docket AND id = edge.child OFFSET 0)
-            OFFSET 0
-        ))
-        ORDER BY expires LIMIT at_most FOR UPDATE SKIP LOCKED
-    );
-    IF cardinality(expired) > 0 THEN
-        DELETE FROM ended WHERE docket = of_docket AND id = ANY (expired);
-        DELETE FROM error WHERE docket = of_docket AND run = ANY (expired);
-        DELETE FROM edge WHERE docket = of_docket AND parent = ANY (expired);
-        DELETE FROM edge WHERE docket = of_docket AND child = ANY (expired);
-    END IF;
+    cleared := clear_out(of_docket, now, at_most);
     DELETE FROM worker WHERE docket = of_docket AND last_seen <= now - silent_for;
     GET DIAGNOSTICS workers = ROW_COUNT;
     DELETE FROM hold WHERE docket = of_docket AND until <= now;
@@ -59,7 +44,7 @@ BEGIN
         END IF;
     END LOOP;
     RETURN '{"swept":' || json_build_array(
-        cardinality(expired), workers, past_holds, repaired, cardinality(expired) >= at_most OR past_starts >= at_most
+        cleared[1], workers, past_holds, repaired, cleared[2], cleared[3] > 0 OR past_starts >= at_most
     ) || ',' || news(of_docket) || '}';
 END
 $$;

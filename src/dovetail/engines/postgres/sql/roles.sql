@@ -78,6 +78,7 @@ GRANT EXECUTE ON FUNCTION
     {schema}.heartbeat(bigint, bigint, text[], bigint[], bigint, text, bytea, boolean),
     {schema}.report(bigint, bigint, jsonb),
     {schema}.revive(bigint, bigint, jsonb, bytea),
+    {schema}.discard(bigint, bigint, text[]),
     {schema}.lay_holds(bigint, bigint, jsonb),
     {schema}.lift_holds(bigint, jsonb),
     {schema}.sweep(bigint, bigint, bigint, bigint)

@@ -11,9 +11,12 @@ SELECT run, attempt, at, worker, type, message, traceback FROM {schema}.error
 WHERE docket = $1 AND run = ANY ($2::text[]) ORDER BY run, number
 
 -- name: counts
-SELECT queue, state, COUNT(*), MIN(due) FROM {schema}.every_run
+SELECT queue, state, COUNT(*), MIN(due) FROM {schema}.present_run
 WHERE docket = $1 AND (expires IS NULL OR expires > $2)
 GROUP BY queue, state ORDER BY queue, state
+
+-- name: archived
+SELECT COUNT(*) FROM {schema}.archive WHERE docket = $1
 
 -- name: workers
 SELECT last_seen, info FROM {schema}.worker WHERE docket = $1 ORDER BY last_seen DESC
@@ -26,6 +29,7 @@ WHERE docket = $1 AND (until IS NULL OR until > $2) ORDER BY since, identity
 SELECT kind, count FROM (
     SELECT 'run' AS kind, COUNT(*) AS count FROM {schema}.run WHERE docket = $1
     UNION ALL SELECT 'ended', COUNT(*) FROM {schema}.ended WHERE docket = $1
+    UNION ALL SELECT 'archive', COUNT(*) FROM {schema}.archive WHERE docket = $1
     UNION ALL SELECT 'error', COUNT(*) FROM {schema}.error WHERE docket = $1
     UNION ALL SELECT 'edge', COUNT(*) FROM {schema}.edge WHERE docket = $1
     UNION ALL SELECT 'slot', COUNT(*) FROM {schema}.slot WHERE docket = $1

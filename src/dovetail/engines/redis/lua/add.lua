@@ -77,7 +77,7 @@ in_parts('ZADD', ALL, numbers)
 for set, members in pairs(waiting) do in_parts('ZADD', set, members) end
 for queue in pairs(queues) do call('SADD', QUEUES, queue) end
 if is_real_time and call('PTTL', ALL) >= 0 then
-    for _, each in ipairs({ RUN, CALL, RESULT, ALL, OVER, NAMES }) do call('PERSIST', each) end
+    for _, each in ipairs(keys_of_the_past()) do call('PERSIST', each) end
 end
 call('PUBLISH', root .. 'work', '')
 if tells_all then call('PUBLISH', root .. 'state', cmsgpack.pack(events)) end

@@ -46,6 +46,22 @@ local function live_of(name)
     return runs
 end
 
+-- Counting: a record says {task, how many} if it is kept by count
+
+local function bucket_of(run) return encode(run.counted[1]) .. ':' .. run.state end
+
+local function count_in(run)
+    if not run.counted then return end
+    put(COUNTED, bucket_of(run), run.counted[2])
+    put(counted_in(bucket_of(run)), run.id, run.finished)
+end
+
+local function count_out(run)
+    if not run.counted then return end
+    remove(counted_in(bucket_of(run)), run.id)
+    thinned[bucket_of(run)] = true
+end
+
 -- Records
 
 -- Drop a run's record and all that belongs to it.
@@ -56,6 +72,7 @@ local function forget(run)
     remove(ALL, id)
     if is_over(run) then
         remove(OVER, id)
+        count_out(run)
         if run.has_result then write(RESULT, id, false) end
     else
         let_key_go(run)
@@ -91,6 +108,7 @@ local function close(run, state)
     run.expires = now + kept_for(run)
     run.stop, run.progress, run.reported_by, run.request, run.turn, run.unmet = nil, nil, nil, nil, nil, nil
     put(OVER, run.id, run.expires)
+    count_in(run)
     has_ended = true
     let_key_go(run)
 end

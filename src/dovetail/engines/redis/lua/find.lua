@@ -1,12 +1,12 @@
 -- needs: journal order
--- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), worker, parent, created after and before, due
+-- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), the header of tags and what to find in it, the beginning of the key, worker, parent, created after and before, due
 -- before, error text (false: any), whether only the newest of a key counts, newest first, limit, cursor or false.
 -- Returns {next cursor or false, whether that is the end, records packed}, then for each record the call, the result
 -- and the lines of its error history.
 local EXAMINED = 400
 
-local ids, keys, states, queues, tasks, groups, worker, parent, created_after, created_before, due_before, error_text,
-    latest, newest_first, limit, cursor = unpack(request, 1, 16)
+local ids, keys, states, queues, tasks, groups, tags_header, tags, prefix, worker, parent, created_after,
+    created_before, due_before, error_text, latest, newest_first, limit, cursor = unpack(request, 1, 19)
 
 local function set_of(list)
     if #list == 0 then return nil end
@@ -31,15 +31,31 @@ local function is_newest(run)
     return not entry or tonumber(entry:match('^%S+ (%d+) ')) <= run.seq
 end
 
--- What comes after the head of a call is the payload: bytes of any kind.
-local function task_of(run)
+-- The task and the headers. What comes after the head of a call is the payload: bytes of any kind.
+local function head_of(run)
     local blob = call('HGET', CALL, run.id)
-    if not blob then return '' end
+    if not blob then return '', {} end
     local _, head = cmsgpack.unpack_one(blob, 4)
-    return head[1]
+    return head[1], type(head[2]) == 'table' and head[2] or {}
 end
 
--- Strings are found as they are; the last two look elsewhere, so they come last.
+local function is_of_a_wanted_task(run)
+    local task = head_of(run)
+    return wanted.tasks[task]
+end
+
+local function has_tags(run)
+    local _, headers = head_of(run)
+    local written = headers[tags_header]
+    if type(written) ~= 'string' then return false end
+    written = ',' .. written:sub(2)
+    for _, tag in ipairs(tags) do
+        if not written:find(tag, 1, true) then return false end
+    end
+    return true
+end
+
+-- Strings are found as they are; the last three look elsewhere, so they come last.
 local function matches(run)
     return not is_past(run)
         and (not wanted.ids or wanted.ids[run.id])
@@ -47,13 +63,15 @@ local function matches(run)
         and (not wanted.states or wanted.states[run.state])
         and (not wanted.queues or wanted.queues[run.queue])
         and (not wanted.groups or (run.group and wanted.groups[run.group]))
+        and (not prefix or name_of(run):sub(1, #prefix) == prefix)
         and (not worker or run.worker == worker)
         and (not parent or contains(run.parents, parent))
         and (not created_after or run.created > created_after)
         and (not created_before or run.created < created_before)
         and (not due_before or due_of(run) < due_before)
         and (not error_text or (run.error and run.error:find(error_text, 1, true)))
-        and (not wanted.tasks or wanted.tasks[task_of(run)])
+        and (not wanted.tasks or is_of_a_wanted_task(run))
+        and (#tags == 0 or has_tags(run))
         and (not latest or is_newest(run))
 end
 

@@ -13,6 +13,7 @@ local dropped = {} -- keys to go
 local expiring = {} -- key -> when it may go, whether or not a worker is there; false: it stays
 local entered = {} -- queues that something came into
 local left = {}    -- queues that something went out of
+local thinned = {} -- of what is counted: where a run was taken out
 local has_begun = false -- a run was made live
 local has_ended = false -- a run was over, or was forgotten
 local work = false -- something new may be claimed, now or at a time not known before
@@ -128,10 +129,19 @@ local function write_queues()
     entered, left = {}, {}
 end
 
+-- What is counted no longer has to be looked at once nothing is left of it.
+local function write_counts()
+    for bucket in pairs(thinned) do
+        if call('EXISTS', counted_in(bucket)) == 0 then call('ZREM', COUNTED, bucket) end
+    end
+    thinned = {}
+end
+
 local function flush()
     write_records()
     write_fields()
     write_scores()
+    write_counts()
     write_lists()
     write_lifetimes()
     write_queues()

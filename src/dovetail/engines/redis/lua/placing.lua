@@ -46,13 +46,15 @@ local function parents_of(references)
     return parents
 end
 
--- What is over gives way to the newcomer soon; failures keep their retention. The newest few are all that can be left.
+-- What is over gives way to the newcomer soon; failures keep their retention, and so does what is kept by count. Of the
+-- others the newest few are all that can be left.
 local function let_linger(name)
     local ids = named(name, 10)
     fetch(ids)
     for _, id in ipairs(ids) do
         local run = run_of(id)
-        if run and (run.state == 'completed' or run.state == 'cancelled') and run.expires > now + LINGER then
+        local gives_way = run and not run.counted and (run.state == 'completed' or run.state == 'cancelled')
+        if gives_way and run.expires > now + LINGER then
             run.expires = now + LINGER
             changed[id] = true
             put(OVER, id, run.expires)
@@ -191,5 +193,5 @@ end
 local function roll_back()
     known, changed, scores, fields, pushed, dropped = {}, {}, {}, {}, {}, {}
     grown, fronts = {}, {}
-    expiring, entered, left, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, {}, nil
+    thinned, expiring, entered, left, newest, shares, held, started, last_number = {}, {}, {}, {}, {}, {}, {}, {}, nil
 end

@@ -6,6 +6,8 @@
 --   errors:<id>      list   the error history of a run, packed, the newest last
 --   all              zset   id by number: the order of arrival
 --   over             zset   id by when its record may go: the runs that are over
+--   counted          zset   `<task>:<state>` of runs that are kept by count, by how many stay
+--   counted:<task>:<state>  zset   id by when it ended: those runs
 --   live             hash   key -> ids of its live runs, for keys that are not the run's own id
 --   names            zset   `<key> <number> <id>` of every run with such a key, in that order
 --   queues           set    queues in which something is ready, due, or running
@@ -61,7 +63,16 @@ local function key(kind, name) return root .. kind .. ':' .. encode(name) end
 local RUN, CALL, RESULT, ALL, OVER = root .. 'run', root .. 'call', root .. 'result', root .. 'all', root .. 'over'
 local LIVE, NAMES, QUEUES, PARKED = root .. 'live', root .. 'names', root .. 'queues', root .. 'parked'
 local OPENINGS, CLOSING, HOLDS, PAUSES = root .. 'openings', root .. 'closing', root .. 'holds', root .. 'pauses'
-local VERSION, WORKERS, SEEN = root .. 'version', root .. 'workers', root .. 'seen'
+local VERSION, WORKERS, SEEN, COUNTED = root .. 'version', root .. 'workers', root .. 'seen', root .. 'counted'
+
+local function counted_in(bucket) return COUNTED .. ':' .. bucket end
+
+-- The keys that hold what is over: while nothing is live, they go when the last of it may.
+local function keys_of_the_past()
+    local keys = { RUN, CALL, RESULT, ALL, OVER, NAMES, COUNTED }
+    for _, bucket in ipairs(call('ZRANGE', COUNTED, 0, -1)) do keys[#keys + 1] = counted_in(bucket) end
+    return keys
+end
 
 -- Give a command its arguments, some at a time.
 local function in_parts(command, target, arguments)

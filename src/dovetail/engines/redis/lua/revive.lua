@@ -20,6 +20,7 @@ local function put_back_to_work(run, parents)
         if not is_over(parent) then unmet[#unmet + 1] = parent.id end
     end
     remove(OVER, run.id)
+    count_out(run)
     has_begun = true
     if run.has_result then write(RESULT, run.id, false) end
     run.due, run.attempt, run.crashes, run.epoch = now, nil, nil, next_epoch(run)

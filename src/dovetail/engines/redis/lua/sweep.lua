@@ -1,6 +1,6 @@
 -- needs: journal telling holding order limits endings
 -- Takes for how long a worker may be silent, and how much to do at most.
--- Returns {runs, workers, holds, repaired, whether there is more}.
+-- Returns {runs, workers, holds, repaired, 0 for the archive that there is not, whether there is more}.
 local silent_for, at_most = request[1], request[2]
 local LIMITS = 50      -- limits that one call looks at
 local LATER = 60000000 -- microseconds until a record that is kept for its children is looked at again
@@ -33,6 +33,28 @@ local function forget_past_runs()
         end
     end
     return forgotten, #past
+end
+
+-- Of what is kept by count, those that ended first, beyond the number that the last one named.
+local function forget_surplus()
+    local forgotten = 0
+    local buckets = call('ZRANGE', COUNTED, 0, -1, 'WITHSCORES')
+    for n = 1, #buckets, 2 do
+        local set = counted_in(buckets[n])
+        local surplus = math.min(call('ZCARD', set) - buckets[n + 1], at_most - forgotten)
+        local ids = surplus > 0 and call('ZRANGE', set, 0, surplus - 1) or {}
+        fetch(ids)
+        for _, id in ipairs(ids) do
+            local run = run_of(id)
+            if not run then
+                remove(set, id)
+            elseif not is_needed(run) then
+                forget(run)
+                forgotten = forgotten + 1
+            end
+        end
+    end
+    return forgotten
 end
 
 local function forget_silent_workers()
@@ -109,10 +131,13 @@ local function repair()
 end
 
 local runs, looked_at = forget_past_runs()
+flush() -- what is gone does not count
+local surplus = forget_surplus()
 local workers = forget_silent_workers()
 local holds = forget_past_holds()
 local closed = forget_idle()
 flush()
 local repaired = repair()
 finish_script()
-return cmsgpack.pack({ runs, workers, holds, repaired, looked_at >= at_most or closed >= at_most })
+local is_more = looked_at >= at_most or surplus >= at_most or closed >= at_most
+return cmsgpack.pack({ runs + surplus, workers, holds, repaired, 0, is_more })

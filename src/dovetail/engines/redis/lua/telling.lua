@@ -42,13 +42,12 @@ end
 
 -- While nothing is live the docket goes by itself when the last retention ends: no worker need be there to sweep it.
 local function set_lifetime()
-    local kept = { RUN, CALL, RESULT, ALL, OVER, NAMES }
     if has_begun and call('PTTL', ALL) >= 0 then
-        for _, each in ipairs(kept) do call('PERSIST', each) end
+        for _, each in ipairs(keys_of_the_past()) do call('PERSIST', each) end
     end
     if has_ended and call('ZCARD', ALL) == call('ZCARD', OVER) then
         local last = call('ZREVRANGE', OVER, 0, 0, 'WITHSCORES')[2]
-        for _, each in ipairs(last and kept or {}) do call('PEXPIREAT', each, math.ceil(last / 1000)) end
+        for _, each in ipairs(last and keys_of_the_past() or {}) do call('PEXPIREAT', each, math.ceil(last / 1000)) end
     end
 end
 

@@ -26,6 +26,8 @@ CREATE TABLE dovetail_run (
     keep_completed INTEGER NOT NULL,
     keep_failed    INTEGER NOT NULL,
     keep_cancelled INTEGER NOT NULL,
+    keep_most      INTEGER,                 -- how many of its task and ending are kept; NULL: it is not counted
+    keep_archived  INTEGER,                 -- how long it lies in the archive after that; NULL: not at all
     payload        BLOB NOT NULL,
     tribe          TEXT,                    -- the group; GROUP is a word of SQL
     weight         REAL,
@@ -43,7 +45,7 @@ CREATE TABLE dovetail_run (
     started        INTEGER,
     stop           INTEGER NOT NULL DEFAULT 0,
     finished       INTEGER,
-    expires        INTEGER,                 -- the end of its retention, once it is over
+    expires        INTEGER,                 -- the end of its retention and of its time in the archive, once it is over
     result         BLOB,
     error          TEXT,
     failures       INTEGER NOT NULL DEFAULT 0,  -- rows of its error history, ever written
@@ -65,6 +67,20 @@ CREATE INDEX dovetail_run_parked ON dovetail_run (docket, parked_on, priority, p
 CREATE INDEX dovetail_run_lease ON dovetail_run (docket, queue, lease) WHERE state = 'running';
 -- What may be forgotten.
 CREATE INDEX dovetail_run_expires ON dovetail_run (docket, expires) WHERE expires IS NOT NULL;
+-- What goes to the archive.
+CREATE INDEX dovetail_run_moves ON dovetail_run (docket, expires - keep_archived)
+    WHERE keep_archived IS NOT NULL AND expires IS NOT NULL;
+-- What is kept by count: the runs of a task that ended alike, the newest last.
+CREATE INDEX dovetail_run_counted ON dovetail_run (docket, task, state, finished, id)
+    WHERE keep_most IS NOT NULL AND finished IS NOT NULL;
+
+-- Runs past their retention that are kept all the same, with the columns and the numbers that they had. What belongs to
+-- them, errors and edges, stays where it is.
+CREATE TABLE dovetail_archive AS SELECT * FROM dovetail_run WHERE false;
+CREATE UNIQUE INDEX dovetail_archive_seq ON dovetail_archive (seq);
+CREATE UNIQUE INDEX dovetail_archive_id ON dovetail_archive (id, docket);
+CREATE INDEX dovetail_archive_key ON dovetail_archive (docket, key) WHERE key IS NOT NULL;
+CREATE INDEX dovetail_archive_expires ON dovetail_archive (docket, expires);
 
 -- The error history, bounded.
 CREATE TABLE dovetail_error (

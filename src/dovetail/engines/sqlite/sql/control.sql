@@ -28,6 +28,10 @@ SELECT 1 FROM (
 ) AS held
 CROSS JOIN dovetail_run AS run ON run.seq = held.seq
 WHERE run.expires > ?3
+UNION ALL
+SELECT 1 FROM dovetail_archive WHERE docket = ?1 AND key = ?2 AND +expires > ?3
+UNION ALL
+SELECT 1 FROM dovetail_archive WHERE id = ?2 AND docket = ?1 AND key IS NULL AND +expires > ?3
 LIMIT 1
 
 -- name: report
@@ -68,15 +72,19 @@ WHERE edge.child = ?1 AND run.state NOT IN ('completed', 'failed', 'cancelled')
 
 -- name: part
 -- takes child: it waits again for those of its parents that are not over
-UPDATE dovetail_edge SET met = (
+UPDATE dovetail_edge SET met = COALESCE((
     SELECT run.state IN ('completed', 'failed', 'cancelled') FROM dovetail_run AS run WHERE run.seq = dovetail_edge.parent
-)
+), 1)
 WHERE child = ?1
 
 -- name: parent_that_failed
 -- takes child
 SELECT run.id FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.parent
-WHERE edge.child = ?1 AND run.state IN ('failed', 'cancelled') LIMIT 1
+WHERE edge.child = ?1 AND run.state IN ('failed', 'cancelled')
+UNION ALL
+SELECT run.id FROM dovetail_edge AS edge JOIN dovetail_archive AS run ON run.seq = edge.parent
+WHERE edge.child = ?1 AND run.state IN ('failed', 'cancelled')
+LIMIT 1
 
 -- name: blame
 UPDATE dovetail_run SET doomed_by = ?2 WHERE seq = ?1

@@ -4,7 +4,8 @@
 -- takes id, docket, epoch, state, now, result, error
 UPDATE dovetail_run SET
     state = ?4, finished = ?5, result = ?6, error = ?7, lease = NULL, stop = 0,
-    expires = ?5 + CASE ?4 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    expires = ?5 + COALESCE(keep_archived, 0) + CASE ?4
+        WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
 RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, failures
@@ -13,7 +14,8 @@ RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, fa
 -- takes pairs of id and epoch as JSON, docket, state, now: runs that end alike, with nothing to keep of each
 UPDATE dovetail_run SET
     state = ?3, finished = ?4, result = NULL, error = NULL, lease = NULL, stop = 0,
-    expires = ?4 + CASE ?3 WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    expires = ?4 + COALESCE(keep_archived, 0) + CASE ?3
+        WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE seq IN (
     -- CROSS keeps the order: a look-up by id for each pair, not a scan of all that runs.
@@ -35,6 +37,11 @@ RETURNING seq, COALESCE(key, id), limits, failures
 -- name: standing
 -- takes id, docket, epoch
 SELECT state, attempt, queue, tribe, weight, worker, stop FROM dovetail_run
+WHERE id = ?1 AND docket = ?2 AND epoch = ?3
+
+-- name: standing_in_archive
+-- takes id, docket, epoch
+SELECT state, attempt, queue, tribe, weight, worker, stop FROM dovetail_archive
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: other_pending
@@ -61,7 +68,7 @@ UPDATE dovetail_run SET failures = failures + 1 WHERE seq = ?
 -- takes seq, state, now, error, doomed by: an end that no worker reported
 UPDATE dovetail_run SET
     state = ?2, finished = ?3, error = ?4, doomed_by = ?5, epoch = epoch + 1,
-    expires = ?3 + CASE ?2 WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
+    expires = ?3 + COALESCE(keep_archived, 0) + CASE ?2 WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     lease = NULL, parked_on = NULL, turn = NULL, waits_for = 0, stop = 0,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE seq = ?1

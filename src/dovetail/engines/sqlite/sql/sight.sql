@@ -4,7 +4,9 @@ SELECT attempt, at, worker, type, message, traceback FROM dovetail_error WHERE r
 
 -- name: parents_of
 -- takes child
-SELECT run.id FROM dovetail_edge AS edge JOIN dovetail_run AS run ON run.seq = edge.parent WHERE edge.child = ? ORDER BY run.seq
+SELECT COALESCE(
+    (SELECT id FROM dovetail_run WHERE seq = edge.parent), (SELECT id FROM dovetail_archive WHERE seq = edge.parent)
+) FROM dovetail_edge AS edge WHERE edge.child = ? ORDER BY edge.parent
 
 -- name: counts
 -- takes docket, now

@@ -9,6 +9,48 @@ WHERE docket = ?1 AND expires <= ?2 AND (
 )
 ORDER BY expires LIMIT ?3
 
+-- name: expired_in_archive
+-- takes docket, now, at most; the same
+SELECT seq FROM dovetail_archive AS run
+WHERE docket = ?1 AND expires <= ?2 AND (
+    children = 0 OR NOT EXISTS (
+        SELECT 1 FROM dovetail_edge AS edge JOIN dovetail_run AS child ON child.seq = edge.child
+        WHERE edge.parent = run.seq AND child.state IN ('waiting', 'scheduled', 'queued', 'running')
+    )
+)
+ORDER BY expires LIMIT ?3
+
+-- name: ripe
+-- takes docket, now, at most: what goes to the archive
+SELECT seq FROM dovetail_run
+WHERE docket = ?1 AND keep_archived IS NOT NULL AND expires IS NOT NULL AND expires - keep_archived <= ?2
+ORDER BY expires - keep_archived LIMIT ?3
+
+-- name: next_counted
+-- takes docket, task, ending: the next after these of which runs are counted
+SELECT task, state FROM dovetail_run
+WHERE docket = ?1 AND (task, state) > (?2, ?3) AND keep_most IS NOT NULL AND finished IS NOT NULL
+ORDER BY task, state LIMIT 1
+
+-- name: most_kept
+-- takes docket, task, ending: how many stay, as the run says that ended last
+SELECT keep_most FROM dovetail_run
+WHERE docket = ?1 AND task = ?2 AND state = ?3 AND keep_most IS NOT NULL AND finished IS NOT NULL
+ORDER BY finished DESC, id DESC LIMIT 1
+
+-- name: surplus
+-- takes docket, task, ending, how many stay, at most; a run that others still wait on is kept for them
+SELECT seq, keep_archived IS NOT NULL FROM (
+    SELECT seq, keep_archived, children FROM dovetail_run
+    WHERE docket = ?1 AND task = ?2 AND state = ?3 AND keep_most IS NOT NULL AND finished IS NOT NULL
+    ORDER BY finished DESC, id DESC LIMIT -1 OFFSET ?4
+) AS run
+WHERE children = 0 OR NOT EXISTS (
+    SELECT 1 FROM dovetail_edge AS edge JOIN dovetail_run AS child ON child.seq = edge.child
+    WHERE edge.parent = run.seq AND child.state IN ('waiting', 'scheduled', 'queued', 'running')
+)
+LIMIT ?5
+
 -- name: forget_silent_workers
 -- takes docket, seen before
 DELETE FROM dovetail_worker WHERE docket = ?1 AND last_seen <= ?2
