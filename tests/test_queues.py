@@ -11,7 +11,7 @@ import pytest
 from dovetail import Docket, ExecutionState
 from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType, UnknownRun
-from dovetail.model import WorkerInfo
+from dovetail.model import NewRun, WorkerInfo, new_id
 from tests.by_hand import ByHand, at_work, finish, soon
 from tests.conftest import MakeWorker
 
@@ -107,6 +107,18 @@ async def test_a_queue_that_is_not_paused_may_be_resumed(docket: Docket) -> None
 async def test_a_pause_that_makes_no_sense_is_refused(docket: Docket, arguments: Any, message: str) -> None:
     with pytest.raises((InvalidArgument, InvalidType), match=message):
         await docket.pause(**arguments)
+
+
+# Fair share
+
+
+async def test_ten_thousand_runs_of_one_group_do_not_delay_the_one_of_another(still: Docket) -> None:
+    for _ in range(2):
+        runs = [NewRun(new_id(), "", "note", group="big") for _ in range(5000)]
+        await still.engine.schedule([run.but(key=run.id) for run in runs])
+    await still.add(note, group="small")("the one")
+    claims = (await still.engine.claim("worker", 2, lease=MINUTE)).claims
+    assert sorted(claim.group or "" for claim in claims) == ["big", "small"]
 
 
 # Looking

@@ -23,10 +23,10 @@ from dovetail.errors import (
     UnknownTask,
     UsageError,
 )
-from dovetail.model import Claim, Requeue, RunQuery, Settle, State
+from dovetail.model import Claim, RunQuery, State
 from dovetail.schedules import QUEUE
 from dovetail.testing import drain
-from dovetail.worker.ticker import PUT_BACK, Ticker
+from dovetail.worker.ticker import Ticker
 from tests.by_hand import at_work, finish, soon
 
 MakeWorker = Callable[..., Worker]
@@ -552,16 +552,6 @@ async def test_a_worker_that_does_not_know_the_task_places_its_runs(still: Docke
     assert (run.state, run.due) == (State.QUEUED, START + HOUR)
 
 
-async def test_a_worker_that_is_told_to_stop_hands_no_tick_back(still: Docket, clock: VirtualClock):
-    await still.schedules.add("hourly", report, every=HOUR)("sales")
-    await clock.advance(HOUR)
-    claim = await ticking(still)
-    ticker = Ticker(still.codec, clock)
-    assert isinstance(ticker.instead_of_handing_back(Requeue(claim, 1)), Settle)
-    later = Requeue(claim, 1, SECOND)
-    assert ticker.instead_of_handing_back(later) is later
-
-
 async def test_a_stricken_task_does_not_stop_the_schedule(still: Docket, worker: Worker, clock: VirtualClock):
     await still.schedules.add("hourly", report, every=HOUR)("sales")
     await still.strike(report)
@@ -607,17 +597,8 @@ async def test_a_round_runs_what_a_schedule_has_brought(still: Docket, worker: W
 async def test_draining_leaves_schedules_alone(still: Docket, clock: VirtualClock):
     await still.schedules.add("hourly", report, every=HOUR)("sales")
     await clock.advance(HOUR)
-    await drain(still, future=True)
+    assert await drain(still, future=True) == 1
     assert hours() == [1]
-
-
-async def test_a_schedule_that_cannot_be_read_is_put_back(still: Docket, clock: VirtualClock, worker: Worker):
-    await still.schedules.add("hourly", report, every=HOUR)("sales")
-    await clock.advance(HOUR)
-    claim = await ticking(still)
-    verdict = Ticker(still.codec, clock).verdict(claim.but(payload=b"broken"))
-    assert isinstance(verdict, Requeue)
-    assert verdict.due == PUT_BACK
 
 
 async def test_a_schedule_outlives_any_number_of_crashes(still: Docket, worker: Worker, clock: VirtualClock):

@@ -20,6 +20,7 @@ from dovetail import (
     Execution,
     Perpetual,
     Retry,
+    Schedule,
     Shared,
     TaskCall,
     TaskKey,
@@ -246,3 +247,21 @@ async def hooking(docket: Docket, worker: Worker) -> None:
     assert_type(await leave(worker), bytes)
     docket.hooks.on_error(critical=5)  # pyright: ignore[reportArgumentType]
     Docket(middleware=[report])  # pyright: ignore[reportArgumentType]
+
+
+async def repeating(docket: Docket) -> None:
+    # A schedule's call is checked as any other.
+    assert_type(await docket.schedules.add("nightly", send, "0 3 * * *")("ann@example.com"), Schedule)
+    assert_type(await docket.schedules.add("often", "send", every=timedelta(hours=1))(1, anything=True), Schedule)
+    await docket.schedules.add("nightly", send, "0 3 * * *")(5)  # pyright: ignore[reportArgumentType]
+    docket.schedules.add("nightly", send, overlap="maybe")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert_type(await docket.schedules.list(), list[Schedule])
+    assert_type(await docket.schedules.get("nightly"), Schedule | None)
+    assert_type(await docket.schedules.trigger("nightly"), Execution[Any])
+
+
+def repeating_without_await(docket: sync.Docket) -> None:
+    assert_type(docket.schedules.add("nightly", send, "0 3 * * *")("ann@example.com"), Schedule)
+    docket.schedules.add("nightly", send, "0 3 * * *")(5)  # pyright: ignore[reportArgumentType]
+    assert_type(docket.schedules.list(), list[Schedule])
+    assert_type(docket.schedules.trigger("nightly"), sync.Execution[Any])

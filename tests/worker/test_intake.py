@@ -13,7 +13,8 @@ import pytest
 from dovetail import Docket, OutcomeUnknown, Queue
 from dovetail.clock import VirtualClock
 from dovetail.model import Settle, State, Verdict
-from dovetail.worker.intake import Intake
+from dovetail.schedules import QUEUE
+from dovetail.worker.intake import Intake, Scope
 from dovetail.worker.roster import Roster, Tenure
 from tests.by_hand import run_of, soon
 from tests.clocks import HastyClock
@@ -317,3 +318,27 @@ async def test_health_goes_by_the_last_claim_that_came_back(desk: Desk, still: D
     await faults.reached("claim", 3)
     await still.workers()
     assert desk.intake.moved == clock.monotonic()
+
+
+# Which queues
+
+
+def test_a_worker_of_all_queues_names_none(clock: VirtualClock):
+    assert Scope((), clock).queues() == ()
+
+
+def test_a_worker_of_some_queues_looks_after_schedules_as_well(clock: VirtualClock):
+    scope = Scope(("mail",), clock)
+    assert [scope.queues() for _ in range(2)] == [("mail", QUEUE)] * 2
+
+
+async def test_one_that_finds_enough_looks_after_schedules_now_and_then(clock: VirtualClock):
+    scope = Scope(("mail",), clock)
+    scope.queues()
+    scope.is_enough = True
+    assert scope.queues() == ("mail",)
+    await clock.advance(timedelta(seconds=1))
+    assert scope.queues() == ("mail", QUEUE)
+    assert scope.queues() == ("mail",)
+    scope.is_enough = False
+    assert scope.queues() == ("mail", QUEUE)

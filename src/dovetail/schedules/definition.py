@@ -116,6 +116,11 @@ def key_of(name: str) -> str:
     return f"{TASK}:{name}"
 
 
+def is_key(key: str) -> bool:
+    """Whether a key is that of a schedule."""
+    return key.startswith(f"{TASK}:")
+
+
 def is_tick(run: Run) -> bool:
     """Whether a run is a schedule that waits or ticks, and none of its calls."""
     return run.task == TASK

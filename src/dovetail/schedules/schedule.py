@@ -24,8 +24,8 @@ class Schedule:
     every: timedelta | None
     tz: str
     next_time: datetime | None  # None while it is paused
-    last_time: datetime | None  # the last of its times that became a run
-    last_key: str | None  # and the key of that run
+    last_time: datetime | None  # the last of its times that has come
+    last_key: str | None  # and the key of its run
     paused: Pause | None
     overlap: Overlap
     misfire: Misfire

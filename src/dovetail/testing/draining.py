@@ -14,6 +14,7 @@ from dovetail.docket import PENDING, Docket
 from dovetail.errors import ResultExpired, UsageError
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic
+from dovetail.schedules.definition import is_key
 from dovetail.worker import Worker
 from dovetail.worker.leftovers import is_anything_left
 
@@ -86,7 +87,7 @@ class Drainage:
     async def _note(self, event: Event) -> None:
         """Count attempts, until there are too many or one has failed that must not."""
         self._changed.set()
-        if event.state is State.RUNNING and event.key is not None:
+        if event.state is State.RUNNING and event.key is not None and not is_key(event.key):
             self._by_key[event.key] += 1
             if self.attempts > self._at_most:
                 raise UsageError(self._too_many())

@@ -34,6 +34,12 @@ class Ageing(Fixtures):
         await place(engine, *(a_run(f"{n}", priority=n) for n in (0, -3, 7, 2)), a_run("later", priority=2))
         assert keys(await take_aged(engine)) == ["7", "2", "later", "0", "-3"]
 
+    async def test_the_ends_of_the_scale_are_in_order_too(self, engine: Engine) -> None:
+        ends = (-(2**31), 2**31 - 1, 0)
+        await place(engine, *(a_run(f"{n}", priority=n) for n in ends), *(a_run(f"{n}'", priority=n) for n in ends))
+        assert keys(await take_once(engine, 3)) == ["2147483647", "2147483647'", "0"]
+        assert keys(await take_aged(engine, 3)) == ["0'", "-2147483648", "-2147483648'"]
+
     async def test_a_priority_counts_as_one_more_for_each_time_it_has_been_due(
         self, engine: Engine, clock: VirtualClock
     ) -> None:
