@@ -54,6 +54,10 @@ their end had cancelled. A run whose key is taken is not revived.
 
 **find** sees every run that is kept, filtered and paged by a cursor that is stable while runs come and go.
 
+**standing** says where a live run stands: how many are before it in its queue or in the line of the limit that it is
+parked on, how full each of its limits is and by whom, and which workers there are. All of it was so at one moment. The
+count is bounded, and so is the work.
+
 **sweep** does bounded work: prunes what is past its retention, forgets silent workers and holds past their time, wakes
 parked runs whose limit has room.
 
@@ -83,6 +87,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Standing,
     Survey,
     Swept,
     Topic,
@@ -135,6 +140,11 @@ class Engine(Protocol):
 
     async def find(self, query: RunQuery) -> Page[Run]: ...
     async def survey(self) -> Survey: ...
+
+    async def standing(self, run_id: str) -> Standing | None:
+        """What is in the way of a live run; None if there is no such run, or it is over."""
+        ...
+
     def watch(self, *topics: Topic) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
 
     # Upkeep

@@ -31,11 +31,13 @@ from dovetail.model.run import (
     Run,
     State,
 )
-from dovetail.model.worker import Pulse, WorkerInfo
+from dovetail.model.standing import LimitUse, Standing
+from dovetail.model.worker import Blockage, Pulse, WorkerInfo
 
 __all__ = [
     "TERMINAL",
     "AttemptError",
+    "Blockage",
     "Cancelled",
     "Claim",
     "Claimed",
@@ -48,6 +50,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "Limit",
+    "LimitUse",
     "NewRun",
     "Noun",
     "Page",
@@ -63,6 +66,7 @@ __all__ = [
     "Run",
     "RunQuery",
     "Settle",
+    "Standing",
     "State",
     "Survey",
     "Swept",

@@ -12,7 +12,17 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
-from dovetail.engines.sqlite import claiming, connection, control, enlisting, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite import (
+    claiming,
+    connection,
+    control,
+    enlisting,
+    finishing,
+    scheduling,
+    sight,
+    standing,
+    upkeep,
+)
 from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
@@ -37,6 +47,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Standing,
     Survey,
     Swept,
     Topic,
@@ -182,6 +193,9 @@ class SqliteEngine:
 
     async def survey(self) -> Survey:
         return await self._read(sight.survey)
+
+    async def standing(self, run_id: str) -> Standing | None:
+        return await self._read(partial(standing.standing, run_id=run_id))
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

@@ -53,6 +53,7 @@ from dovetail.testing.conformance.racing import Racing  # noqa: E402
 from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
 from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
 from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
+from dovetail.testing.conformance.standing import Standings  # noqa: E402
 from dovetail.testing.conformance.surveying import Surveying  # noqa: E402
 from dovetail.testing.conformance.sweeping import Sweeping  # noqa: E402
 from dovetail.testing.conformance.text import Text  # noqa: E402
@@ -83,6 +84,7 @@ class Conformance(
     Watching,
     Finding,
     Surveying,
+    Standings,
     Sweeping,
     Emptiness,
     Racing,
@@ -118,6 +120,7 @@ __all__ = [
     "Repeating",
     "Reviving",
     "Scheduling",
+    "Standings",
     "Surveying",
     "Sweeping",
     "Text",
