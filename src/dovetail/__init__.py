@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.tasks.declaring import task
+    from dovetail.why import Cause, CauseCode, Why
     from dovetail.worker import Worker
 
     __version__: str
@@ -147,6 +148,7 @@ _NAMES = {
     ),
     "dovetail.tasks": ("TaskCall",),
     "dovetail.tasks.declaring": ("task",),
+    "dovetail.why": ("Cause", "CauseCode", "Why"),
     "dovetail.worker": ("Worker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -156,6 +158,8 @@ __all__ = [
     "Behavior",
     "CallArgument",
     "CannotRetry",
+    "Cause",
+    "CauseCode",
     "ConcurrencyLimit",
     "Cooldown",
     "Cron",
@@ -210,6 +214,7 @@ __all__ = [
     "UnknownRun",
     "UnknownTask",
     "UsageError",
+    "Why",
     "Worker",
     "__version__",
     "result_of",

@@ -64,6 +64,8 @@ from dovetail.tasks import (
 from dovetail.tasks.declaring import name_of, refuse_clash
 from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
+from dovetail.why import Why
+from dovetail.why.gathering import Inquiry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -690,6 +692,14 @@ class Docket:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
         checks.whole(at_most, "at_most", least=1)
         return await graph.graph(self.engine, await self._run_of(key), at_most)
+
+    async def why(self, key: str | Execution[Any]) -> Why:
+        """Why a run is not running: all causes that hold, the decisive one first. A key that nobody knows is an answer
+        too."""
+        meant = key if isinstance(key, Execution) else checks.text(key, "key")
+        silence = self.heartbeat_interval * self.missed_heartbeats
+        inquiry = Inquiry(self.engine, self.strike_list, self.tasks, self.execution_of, self._now, silence)
+        return await inquiry.why(meant)
 
     async def _run_of(self, key: str | Execution[Any]) -> Run:
         """The run of an execution, or the newest of a key."""

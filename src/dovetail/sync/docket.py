@@ -24,6 +24,7 @@ from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution,
 from dovetail.sync.portal import PORTALS
 from dovetail.tasks import TaskCall, TaskFunction
 from dovetail.tasks.flow import Options, UniqueOptions
+from dovetail.why import Why
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -413,6 +414,12 @@ class Docket:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
         meant = key.handle if isinstance(key, Execution) else key
         return self.carry(lambda docket: docket.graph(meant, at_most=at_most))
+
+    def why(self, key: str | Execution[Any]) -> Why:
+        """Why a run is not running: all causes that hold, the decisive one first. A key that nobody knows is an answer
+        too."""
+        meant = key.handle if isinstance(key, Execution) else key
+        return self.carry(lambda docket: docket.why(meant))
 
     find_all = carried(AsyncDocket.find_all)
     workers = carried(AsyncDocket.workers)
