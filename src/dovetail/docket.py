@@ -457,8 +457,10 @@ class Docket:
         run_id = call.fresh.pop() if call.fresh else None
         due = timedelta() if call.when is None else call.when
         flow = call.flow
+        task = Task.of(call.function)
+        task.types.refuse_misfits(call.args, call.kwargs)
         return self.drafter.draft(
-            Task.of(call.function), call.function_name or name_of(call.function), call.args, call.kwargs,
+            task, call.function_name or name_of(call.function), call.args, call.kwargs,
             id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
             queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
             after_failure=flow.after_failure, tags=flow.tags,

@@ -9,6 +9,7 @@ import typer
 
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
+from dovetail.cli.why import why
 from dovetail.cli.worker import worker
 from dovetail.errors import DovetailError, EngineUnavailable
 
@@ -28,6 +29,7 @@ def version() -> None:
 
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
+app.command(name="why")(why)
 
 
 def main() -> None:
