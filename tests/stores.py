@@ -19,6 +19,7 @@ ON_EVERY_STORE = (
     "tests/sync/",
     "tests/tasks/test_declaring.py",
     "tests/test_agenda.py",
+    "tests/test_deploying.py",
     "tests/test_docket.py",
     "tests/test_execution.py",
     "tests/test_failing.py",

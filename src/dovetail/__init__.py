@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Snooze,
         Timeout,
     )
+    from dovetail.deploying import CheckReport, Finding, Problem
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
         CannotRetry,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         UnknownRun,
         UnknownTask,
         UsageError,
+        WrongArgument,
     )
     from dovetail.execution import Disposition, Execution, ExecutionState, result_of
     from dovetail.graph import Graph, GraphNode
@@ -109,6 +111,7 @@ _NAMES = {
         "UnknownRun",
         "UnknownTask",
         "UsageError",
+        "WrongArgument",
     ),
     "dovetail.execution": (
         "Disposition",
@@ -135,6 +138,7 @@ _NAMES = {
         "TaskLogger",
         "TaskTransaction",
     ),
+    "dovetail.deploying": ("CheckReport", "Finding", "Problem"),
     "dovetail.middleware": ("Middleware",),
     "dovetail.queues": (
         "Pause",
@@ -160,6 +164,7 @@ __all__ = [
     "CannotRetry",
     "Cause",
     "CauseCode",
+    "CheckReport",
     "ConcurrencyLimit",
     "Cooldown",
     "Cron",
@@ -183,6 +188,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "Fail",
+    "Finding",
     "Graph",
     "GraphNode",
     "Logged",
@@ -193,6 +199,7 @@ __all__ = [
     "Pause",
     "PayloadError",
     "Perpetual",
+    "Problem",
     "Progress",
     "Provided",
     "QueueInfo",
@@ -216,6 +223,7 @@ __all__ = [
     "UsageError",
     "Why",
     "Worker",
+    "WrongArgument",
     "__version__",
     "result_of",
     "task",

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks, deadletters, graph, queues
+from dovetail import checks, deadletters, deploying, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.deadletters import Failures
+from dovetail.deploying import CheckReport
 from dovetail.engine import Engine, Enlists
 from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for, redacted
@@ -702,6 +703,11 @@ class Docket:
         silence = self.heartbeat_interval * self.missed_heartbeats
         inquiry = Inquiry(self.engine, self.strike_list, self.tasks, self.execution_of, self._now, silence)
         return await inquiry.why(meant)
+
+    async def check(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> CheckReport:
+        """Bind all that is pending to the tasks registered here, and report what would not run: for the moment before a
+        deploy. `progress` is told from time to time how many were checked."""
+        return await deploying.check(self.engine, self.tasks, self.codec, self._now(), limit, progress)
 
     async def _run_of(self, key: str | Execution[Any]) -> Run:
         """The run of an execution, or the newest of a key."""

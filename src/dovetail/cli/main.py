@@ -7,6 +7,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
+from dovetail.cli.check import check
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
 from dovetail.cli.why import why
@@ -30,6 +31,7 @@ def version() -> None:
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
 app.command(name="why")(why)
+app.command(name="check")(check)
 
 
 def main() -> None:

@@ -9,7 +9,20 @@ import collections.abc
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from dovetail.codec.kinds import kind_of, name_of
 from dovetail.codec.references import Refers
@@ -48,6 +61,8 @@ def fit_of(hint: Any) -> Fit | None:
         return _constrained(*get_args(hint))
     if origin in (Union, types.UnionType):
         return _any_of(get_args(hint))
+    if origin in (Required, NotRequired):
+        return fit_of(get_args(hint)[0])
     if origin is Literal:
         return _one_of(get_args(hint))
     if is_typeddict(origin or hint):
@@ -145,20 +160,26 @@ def _keyed(kind: Any) -> Fit:
         if not isinstance(value, dict):
             return _refusal(value, name_of(kind))
         given = cast("dict[str, Any]", value)
-        missing = sorted(kind.__required_keys__ - given.keys())
-        if missing:
-            return Misfit("", f"the key {missing[0]!r} of {name_of(kind)} is missing")
-        fields = ((name, fit_of(hint)) for name, hint in _fields(kind).items() if name in given)
-        return _first((f"[{name!r}]", each(given[name])) for name, each in fields if each)
+        fields = {name: fit_of(hint) for name, hint in _fields(kind).items() if name in given}
+        missing = next((name for name, hint in _fields(kind).items() if _is_missing(kind, name, hint, given)), None)
+        if missing is not None:
+            return Misfit("", f"the key {missing!r} of {name_of(kind)} is missing")
+        return _first((f"[{name!r}]", each(given[name])) for name, each in fields.items() if each)
 
     return fit
 
 
 def _fields(kind: Any) -> Mapping[str, Any]:
     try:
-        return get_type_hints(kind)
+        return get_type_hints(kind, include_extras=True)
     except Exception:  # a name that only type checkers see
         return {}
+
+
+def _is_missing(kind: Any, name: str, hint: Any, given: Mapping[str, Any]) -> bool:
+    # The class itself does not see through annotations that are text.
+    is_needed = get_origin(hint) is Required or (name in kind.__required_keys__ and get_origin(hint) is not NotRequired)
+    return is_needed and name not in given
 
 
 def _first(found: Iterable[tuple[str, Misfit | None]]) -> Misfit | None:
@@ -249,4 +270,4 @@ def _is_met(holds: Callable[[Any], bool], value: Any) -> bool:
 def _written(hint: Any) -> str:
     if hint is type(None):
         return "None"
-    return name_of(hint) if kind_of(hint) is type else str(hint).replace("typing.", "")
+    return name_of(hint) if isinstance(hint, type) else str(hint).replace("typing.", "")

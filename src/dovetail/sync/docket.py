@@ -421,6 +421,7 @@ class Docket:
         meant = key.handle if isinstance(key, Execution) else key
         return self.carry(lambda docket: docket.why(meant))
 
+    check = carried(AsyncDocket.check)
     find_all = carried(AsyncDocket.find_all)
     workers = carried(AsyncDocket.workers)
     task_workers = carried(AsyncDocket.task_workers)
