@@ -330,7 +330,7 @@ async def test_workers_that_are_all_busy(still: Docket) -> None:
         await still.add(note, key=f"{n}")()
     why = await still.why("3")
     assert why.codes == (CauseCode.WORKERS_BUSY,)
-    assert says(why, "busy: 2, with 5 runs at once. About 3 runs of its queue are before it.")
+    assert says(why, "busy: 2 workers with 5 slots. About 3 runs of its queue are before it.")
     assert why.cause.facts["ahead"] == 3
 
 

@@ -52,7 +52,8 @@ def _show(report: CheckReport) -> None:
         _show_one(finding)
     more = "" if report.is_whole else "; there is more"
     what = "all would run" if report.is_fit else f"{report.count:,} would not run"
-    console.print(f"{report.checked:,} runs checked{more}: {what}")
+    runs = "1 run" if report.checked == 1 else f"{report.checked:,} runs"
+    console.print(f"{runs} checked{more}: {what}")
 
 
 def _show_one(finding: Finding) -> None:

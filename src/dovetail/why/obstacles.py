@@ -171,7 +171,7 @@ def _full(facts: Facts, run: Run, use: LimitUse) -> Cause:
 def _line(ahead: int) -> str:
     if not ahead:
         return "This run is the first that waits for it."
-    return f"{words.runs(ahead).capitalize()} {'waits' if ahead == 1 else 'wait'} for it before this one."
+    return f"{words.runs(ahead)} {'waits' if ahead == 1 else 'wait'} for it before this one.".capitalize()
 
 
 def _holder(run: Run, now: datetime) -> str:
@@ -182,7 +182,7 @@ def _holder(run: Run, now: datetime) -> str:
 def _closed(facts: Facts, run: Run, use: LimitUse, opens: datetime) -> Cause:
     limit = use.limit
     window = words.span(limit.window) if limit.window else ""
-    starts = "1 start" if limit.capacity == 1 else f"{limit.capacity:,} starts"
+    starts = words.count(limit.capacity, "start")
     text = f"The limit {words.limit_name(limit, run.task)} is used up: {starts} per {window}. It opens"
     text += f" {words.ahead(opens, facts.at)}."
     if limit.drop:
@@ -210,7 +210,8 @@ def turn(facts: Facts, run: Run) -> Cause:
         return Cause(CauseCode.READY, f"{text} {before}" if facts.ahead else text, {"ahead": facts.ahead})
     slots = sum(worker.concurrency for worker in busy)
     stuck = " ".join(cause.text for cause in blockages(facts, busy))
-    text = f"All workers that could take it are busy: {len(busy)}, with {slots} runs at once. {before} {stuck}".rstrip()
+    crew = f"{words.count(len(busy), 'worker')} with {words.count(slots, 'slot')}"
+    text = f"Every worker that could take it is busy: {crew}. {before} {stuck}".rstrip()
     return Cause(
         CauseCode.WORKERS_BUSY, text, {"workers": [each.name for each in busy], "slots": slots, "ahead": facts.ahead}
     )
@@ -219,4 +220,5 @@ def turn(facts: Facts, run: Run) -> Cause:
 def _position(ahead: int) -> str:
     if not ahead:
         return "It is the next of its queue."
-    return f"About {words.runs(ahead)} of its queue {'is' if ahead == 1 else 'are'} before it."
+    about = "" if words.is_many(ahead) else "about "
+    return f"{about}{words.runs(ahead)} of its queue {'is' if ahead == 1 else 'are'} before it.".capitalize()

@@ -48,10 +48,18 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def runs(count: int) -> str:
-    if count >= COUNTED:
-        return f"more than {COUNTED:,} runs"
-    return "1 run" if count == 1 else f"{count:,} runs"
+def count(number: int, what: str) -> str:
+    """`1 slot`, `2 slots`."""
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def is_many(number: int) -> bool:
+    """Whether there are more runs than are ever counted."""
+    return number >= COUNTED
+
+
+def runs(number: int) -> str:
+    return f"{COUNTED:,} runs or more" if is_many(number) else count(number, "run")
 
 
 def listed(items: Sequence[str], of: int | None = None) -> str:
