@@ -260,7 +260,7 @@ async def test_what_is_not_marked_appears_in_no_record(
     assert SECRET not in records(caplog)
 
 
-@pytest.mark.parametrize("wrong", [{"surplus": SECRET}, {"secret": 1, "surplus": SECRET}])
+@pytest.mark.parametrize("wrong", [{"surplus": SECRET}, {"secret": "", "surplus": SECRET}])
 async def test_a_call_that_does_not_fit_shows_nothing_either(
     docket: Docket, worker: Worker, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any]
 ):

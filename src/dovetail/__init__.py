@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Snooze,
         Timeout,
     )
+    from dovetail.deploying import CheckReport, Finding, Problem
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
         CannotDiscard,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         UnknownSchedule,
         UnknownTask,
         UsageError,
+        WrongArgument,
     )
     from dovetail.execution import Disposition, Execution, ExecutionState, result_of
     from dovetail.graph import Graph, GraphNode
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
     from dovetail.tasks.declaring import task
+    from dovetail.why import Cause, CauseCode, Why
     from dovetail.worker import Worker
 
     __version__: str
@@ -116,6 +119,7 @@ _NAMES = {
         "UnknownSchedule",
         "UnknownTask",
         "UsageError",
+        "WrongArgument",
     ),
     "dovetail.execution": (
         "Disposition",
@@ -142,6 +146,7 @@ _NAMES = {
         "TaskLogger",
         "TaskTransaction",
     ),
+    "dovetail.deploying": ("CheckReport", "Finding", "Problem"),
     "dovetail.middleware": ("Middleware",),
     "dovetail.model": ("Retention",),
     "dovetail.queues": (
@@ -161,6 +166,7 @@ _NAMES = {
     ),
     "dovetail.tasks": ("TaskCall",),
     "dovetail.tasks.declaring": ("task",),
+    "dovetail.why": ("Cause", "CauseCode", "Why"),
     "dovetail.worker": ("Worker",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -171,6 +177,9 @@ __all__ = [
     "CallArgument",
     "CannotDiscard",
     "CannotRetry",
+    "Cause",
+    "CauseCode",
+    "CheckReport",
     "ConcurrencyLimit",
     "Cooldown",
     "Cron",
@@ -195,6 +204,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "Fail",
+    "Finding",
     "Graph",
     "GraphNode",
     "Logged",
@@ -205,6 +215,7 @@ __all__ = [
     "Pause",
     "PayloadError",
     "Perpetual",
+    "Problem",
     "Progress",
     "Provided",
     "Queue",
@@ -231,7 +242,9 @@ __all__ = [
     "UnknownSchedule",
     "UnknownTask",
     "UsageError",
+    "Why",
     "Worker",
+    "WrongArgument",
     "__version__",
     "result_of",
     "task",

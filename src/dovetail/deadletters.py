@@ -106,7 +106,9 @@ def payload_of(
         raise InvalidType(f"kwargs must be the named arguments as a dict, not {kwargs!r}")
     positional, named = tuple(args or ()), dict(kwargs or {})
     _refuse_executions([*positional, *named.values()])
-    return codec.dump_call(Task.of(function).types, positional, named)
+    types = Task.of(function).types
+    types.refuse_misfits(positional, named)
+    return codec.dump_call(types, positional, named)
 
 
 def _refuse_executions(values: list[Any]) -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks, deadletters, finding, graph, queues
+from dovetail import checks, deadletters, deploying, finding, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.deadletters import Failures
+from dovetail.deploying import CheckReport
 from dovetail.engine import Archives, Engine, Enlists
 from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for, redacted
@@ -67,6 +68,8 @@ from dovetail.tasks.declaring import name_of, refuse_clash
 from dovetail.tasks.extras import Extras
 from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
+from dovetail.why import Why
+from dovetail.why.gathering import Inquiry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -502,8 +505,10 @@ class Docket:
         run_id = call.fresh.pop() if call.fresh else None
         due = timedelta() if call.when is None else call.when
         flow = call.flow
+        task = Task.of(call.function)
+        task.types.refuse_misfits(call.args, call.kwargs)
         return self.drafter.draft(
-            Task.of(call.function), call.function_name or name_of(call.function), call.args, call.kwargs,
+            task, call.function_name or name_of(call.function), call.args, call.kwargs,
             id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
             queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
             after_failure=flow.after_failure, tags=flow.tags, headers=flow.headers,
@@ -816,6 +821,19 @@ class Docket:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
         checks.whole(at_most, "at_most", least=1)
         return await graph.graph(self.engine, await self._run_of(key), at_most)
+
+    async def why(self, key: str | Execution[Any]) -> Why:
+        """Why a run is not running: all causes that hold, the decisive one first. A key that nobody knows is an answer
+        too."""
+        meant = key if isinstance(key, Execution) else checks.text(key, "key")
+        silence = self.heartbeat_interval * self.missed_heartbeats
+        inquiry = Inquiry(self.engine, self.strike_list, self.tasks, self.execution_of, self._now, silence)
+        return await inquiry.why(meant)
+
+    async def check(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> CheckReport:
+        """Bind all that is pending to the tasks registered here, and report what would not run: for the moment before a
+        deploy. `progress` is told from time to time how many were checked."""
+        return await deploying.check(self.engine, self.tasks, self.codec, self._now(), limit, progress)
 
     async def _run_of(self, key: str | Execution[Any]) -> Run:
         """The run of an execution, or the newest of a key."""

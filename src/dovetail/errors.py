@@ -152,6 +152,12 @@ class PayloadError(UsageError, ValueError):
     code = "payload"
 
 
+class WrongArgument(PayloadError):
+    """An argument is not what the annotation of its parameter says."""
+
+    code = "wrong_argument"
+
+
 class PayloadTooLarge(PayloadError):
     """An argument or a result is larger than the limit."""
 

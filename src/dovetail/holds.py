@@ -286,6 +286,25 @@ class Rules:
         return tasks, _table(self.of_any)
 
 
+def those_that_forbid(strikes: Iterable[Strike], task: str, arguments: Mapping[str, Any]) -> list[Strike]:
+    """Which of the strikes forbid a call. One that cannot be compared with its argument does not."""
+    return [strike for strike in strikes if concerns(strike, task) and _forbids(strike, arguments)]
+
+
+def concerns(strike: Strike, task: str) -> bool:
+    """Whether a strike is about calls of a task at all."""
+    return strike.function is None or strike.function == task
+
+
+def _forbids(strike: Strike, arguments: Mapping[str, Any]) -> bool:
+    if strike.parameter is None:
+        return True
+    try:
+        return strike.parameter in arguments and strike.matches(arguments[strike.parameter])
+    except Exception:  # whatever the argument's own comparison raises
+        return False
+
+
 def _table(strikes: Mapping[str, list[Strike]]) -> Table:
     return {
         parameter: {(strike.operator, strike.value) for strike in each if _can_be_hashed(strike.value)}

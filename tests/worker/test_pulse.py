@@ -13,11 +13,12 @@ import pytest
 
 from dovetail import Docket, Worker
 from dovetail.clock import VirtualClock
-from dovetail.model import Claim, State, Verdict, WorkerInfo
+from dovetail.model import Blockage, Claim, State, Verdict, WorkerInfo
 from dovetail.model import Pulse as Heard
 from dovetail.worker import pulse as module
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.roster import Reason, Roster, Tenure
+from dovetail.worker.worker import Crew
 from tests.by_hand import at_work, finish, run_of, soon
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
@@ -250,6 +251,34 @@ async def test_whoever_blocks_the_event_loop_is_named(
     assert "'the culprit'" in warning
     assert "test_pulse.py" in warning
     assert "the event loop turns again" in caplog.text
+
+
+async def test_the_heartbeat_tells_who_blocks_the_event_loop(
+    docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "BLOCKED_AFTER", 0.05)
+    told: list[Blockage | None] = []
+    is_told = threading.Event()
+    say = Crew._say  # pyright: ignore[reportPrivateUsage]
+
+    def noted(crew: Crew) -> WorkerInfo:
+        info = say(crew)
+        told.append(info.blocked)
+        if info.blocked is not None:
+            is_told.set()
+        return info
+
+    monkeypatch.setattr(Crew, "_say", noted)
+
+    async def block() -> None:
+        is_told.wait(10)
+
+    await docket.add(block, key="the culprit")()
+    await finish(worker)
+    (blocked,) = {each for each in told if each is not None and each.key == "the culprit"}
+    assert "test_pulse.py:" in blocked.where
+    assert blocked.where.endswith(" in block")
+    assert told[-1] is None
 
 
 async def test_what_goes_wrong_in_the_thread_ends_the_worker(docket: Docket, worker: Worker):

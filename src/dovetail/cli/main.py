@@ -7,9 +7,11 @@ from importlib.metadata import version as installed_version
 
 import typer
 
+from dovetail.cli.check import check
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
 from dovetail.cli.schedules import app as schedules
+from dovetail.cli.why import why
 from dovetail.cli.worker import worker
 from dovetail.errors import DovetailError, EngineUnavailable
 
@@ -30,6 +32,8 @@ def version() -> None:
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
 app.add_typer(schedules, name="schedules")
+app.command(name="why")(why)
+app.command(name="check")(check)
 
 
 def main() -> None:

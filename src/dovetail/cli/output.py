@@ -16,6 +16,11 @@ UNAVAILABLE = 4
 console = Console(highlight=False)
 
 
+def printable(text: str) -> str:
+    """Stored text as a terminal may be given it: what could steer one shows as an escape."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def print_json(data: Any) -> None:
     """One document, indented, with moments and durations as ISO 8601 writes them."""
     typer.echo(msgspec.json.format(msgspec.json.encode(data, enc_hook=str), indent=2).decode())

@@ -13,16 +13,38 @@ from weakref import WeakKeyDictionary
 
 from uncalled_for import Dependency, Provider
 
+from dovetail.codec.fitting import Fit, Misfit, fit_of
 from dovetail.codec.shapes import Shape, shape_of
+from dovetail.errors import WrongArgument
 
 Place = int | str | None
+
+
+_NO_DEFAULT = object()
 
 
 class Slot:
     """A place for a value, and the annotation that stands there."""
 
-    def __init__(self, hint: Any = Any) -> None:
+    def __init__(self, hint: Any = Any, default: Any = _NO_DEFAULT) -> None:
         self.hint = hint
+        self._default = default
+        self.exact = hint if isinstance(hint, type) else None  # what is of this very class fits
+
+    @functools.cached_property
+    def fit(self) -> Fit | None:
+        """Looks whether a value is what the annotation says. Built when a value first needs it."""
+        if self.hint is Any or self.hint is object:
+            return None
+        try:
+            return fit_of(self.hint)
+        except Exception:  # a hint that nobody understands tells as much as none
+            return None
+
+    def misfit(self, value: Any) -> Misfit | None:
+        if value is self._default or self.fit is None:
+            return None
+        return self.fit(value)
 
     @functools.cached_property
     def shape(self) -> Shape | None:
@@ -59,6 +81,8 @@ class CallTypes:
         self._keyword = keyword or {}
         self._surplus = surplus
         self._others = others
+        slots = [*(positional or {}).values(), *self._keyword.values(), surplus, others]
+        self._is_annotated = any(slot.hint is not Any for slot in slots)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> CallTypes:
@@ -83,6 +107,23 @@ class CallTypes:
         if isinstance(place, str):
             return self._keyword.get(place, self._others)
         return self._positional[place][1] if place < len(self._positional) else self._surplus
+
+    def refuse_misfits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise an error that names the first argument that is not what its annotation says."""
+        if not self._is_annotated:
+            return
+        for place, value in enumerate(args):
+            slot = self._positional[place][1] if place < len(self._positional) else self._surplus
+            if type(value) is not slot.exact and (misfit := slot.misfit(value)):
+                raise self._wrong(place, misfit)
+        for name, value in kwargs.items():
+            slot = self._keyword.get(name, self._others)
+            if type(value) is not slot.exact and (misfit := slot.misfit(value)):
+                raise self._wrong(name, misfit)
+
+    def _wrong(self, place: Place, misfit: Misfit) -> WrongArgument:
+        where = f", at {misfit.where}" if misfit.where else ""
+        return WrongArgument(f"{self.describe(place)}{where}: {misfit.what}")
 
     def describe(self, place: Place) -> str:
         """The same place in the words of an error message."""
@@ -120,8 +161,9 @@ def _inspect(function: Callable[..., Any]) -> CallTypes:
 
 
 def _slot(parameter: Parameter, hint: Any) -> Slot:
-    injected = isinstance(parameter.default, Dependency) or _is_provided(hint)
-    return _UNANNOTATED if injected else Slot(hint)
+    default: Any = parameter.default
+    injected = isinstance(default, Dependency) or _is_provided(hint)
+    return _UNANNOTATED if injected else Slot(hint, default)
 
 
 def _is_provided(hint: Any) -> bool:

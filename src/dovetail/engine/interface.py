@@ -73,6 +73,10 @@ has no archive refuses a run that asks for one.
 they go to the archive. Tags are found by looking at one run after the other: no index is kept for them. A survey counts
 what is not in the archive.
 
+**standing** says where a live run stands: how many are before it in its queue or in the line of the limit that it is
+parked on, how full each of its limits is and by whom, and which workers there are. All of it was so at one moment. The
+count is bounded, and so is the work.
+
 **sweep** does bounded work: drops or archives what is past its retention, forgets silent workers and holds past their
 time, wakes parked runs whose limit has room. It says whether there is more to do.
 
@@ -102,6 +106,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Standing,
     Survey,
     Swept,
     Topic,
@@ -167,6 +172,11 @@ class Engine(Protocol):
 
     async def find(self, query: RunQuery) -> Page[Run]: ...
     async def survey(self) -> Survey: ...
+
+    async def standing(self, run_id: str) -> Standing | None:
+        """What is in the way of a live run; None if there is no such run, or it is over."""
+        ...
+
     def watch(self, *topics: Topic) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
 
     # Upkeep

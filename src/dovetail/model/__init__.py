@@ -32,14 +32,16 @@ from dovetail.model.run import (
     Run,
     State,
 )
+from dovetail.model.standing import LimitUse, Standing
 from dovetail.model.tags import TAGS, marks_of, tag_headers, tags_of
-from dovetail.model.worker import Pulse, WorkerInfo
+from dovetail.model.worker import Blockage, Pulse, WorkerInfo
 
 __all__ = [
     "FOREVER",
     "TAGS",
     "TERMINAL",
     "AttemptError",
+    "Blockage",
     "Cancelled",
     "Claim",
     "Claimed",
@@ -52,6 +54,7 @@ __all__ = [
     "Hold",
     "HoldKind",
     "Limit",
+    "LimitUse",
     "NewRun",
     "Noun",
     "Page",
@@ -67,6 +70,7 @@ __all__ = [
     "Run",
     "RunQuery",
     "Settle",
+    "Standing",
     "State",
     "Survey",
     "Swept",

@@ -7,6 +7,14 @@ from datetime import datetime
 from dovetail.model.noun import Noun
 
 
+class Blockage(Noun, frozen=True):
+    """What keeps a worker's event loop from turning."""
+
+    where: str  # as "file:line in function"
+    since: datetime
+    key: str | None = None  # of the run whose code that is, if that is known
+
+
 class WorkerInfo(Noun, frozen=True):
     """A worker that said it is there. The name is a label; two processes may share one, so the id tells them
     apart."""
@@ -22,6 +30,8 @@ class WorkerInfo(Noun, frozen=True):
     pid: int = 0
     started: datetime | None = None
     leaving: bool = False  # its last word: the store forgets it
+    has_fallback: bool = False  # it also runs tasks that it does not know
+    blocked: Blockage | None = None  # its event loop does not turn
 
 
 class Pulse(Noun, frozen=True):

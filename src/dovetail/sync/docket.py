@@ -25,6 +25,7 @@ from dovetail.sync.portal import PORTALS
 from dovetail.sync.schedules import Schedules
 from dovetail.tasks import TaskCall, TaskFunction
 from dovetail.tasks.flow import Options, UniqueOptions
+from dovetail.why import Why
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -458,6 +459,13 @@ class Docket:
         meant = key.handle if isinstance(key, Execution) else key
         return self.carry(lambda docket: docket.graph(meant, at_most=at_most))
 
+    def why(self, key: str | Execution[Any]) -> Why:
+        """Why a run is not running: all causes that hold, the decisive one first. A key that nobody knows is an answer
+        too."""
+        meant = key.handle if isinstance(key, Execution) else key
+        return self.carry(lambda docket: docket.why(meant))
+
+    check = carried(AsyncDocket.check)
     find_all = carried(AsyncDocket.find_all)
     workers = carried(AsyncDocket.workers)
     task_workers = carried(AsyncDocket.task_workers)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import DovetailError
+from dovetail.model import Blockage, WorkerInfo
 from dovetail.model import Pulse as Heard
-from dovetail.model import WorkerInfo
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Reason, Roster, Tenure
 
@@ -26,6 +27,8 @@ MARGIN = 0.2
 """The part of a lease that must be left: a body is stopped before its lease could lapse."""
 BLOCKED_AFTER = 1.0
 """Seconds without a turn of the event loop after which somebody is blocking it."""
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Pulse:
@@ -120,6 +123,12 @@ class PulseThread:
         self._stopped = False
         self._finished = asyncio.Event()
         self._error: BaseException | None = None
+        self._watchdog: Watchdog | None = None
+
+    @property
+    def blocked(self) -> Blockage | None:
+        """What keeps the worker's loop from turning, if anything does."""
+        return self._watchdog.blocked if self._watchdog is not None else None
 
     async def run(self) -> None:
         """Until stopped. What goes wrong in the thread is raised here."""
@@ -152,7 +161,8 @@ class PulseThread:
         self._loop = asyncio.get_running_loop()
         if self._stopped:
             return  # told to stop before the thread had begun
-        watching = asyncio.create_task(Watchdog(worker_loop, watched, self._roster).run(), name="dovetail-watchdog")
+        self._watchdog = Watchdog(worker_loop, watched, self._roster)
+        watching = asyncio.create_task(self._watchdog.run(), name="dovetail-watchdog")
         try:
             await self._pulse.run(worker_loop)
         finally:
@@ -166,6 +176,7 @@ class Watchdog:
         self._loop = loop
         self._thread = thread
         self._roster = roster
+        self.blocked: Blockage | None = None
 
     async def run(self) -> None:
         here = asyncio.get_running_loop()
@@ -176,6 +187,7 @@ class Watchdog:
             if not turned.is_set():
                 self._report()
                 await turned.wait()
+                self.blocked = None
                 logger.warning("the event loop turns again")
 
     def _report(self) -> None:
@@ -183,10 +195,22 @@ class Watchdog:
         if frame is None:
             return
         stack = traceback.extract_stack(frame)
-        where = stack[-1]
+        where = _own_line(stack)
+        since = datetime.now(UTC) - timedelta(seconds=BLOCKED_AFTER)
+        self.blocked = Blockage(f"{where.filename}:{where.lineno} in {where.name}", since, self._key_at_work())
         keys = ", ".join(repr(tenure.claim.key) for tenure in self._roster.running[:10])
         logger.warning(
             "the event loop is blocked at %s:%s in %s; running: %s. A blocking call belongs in a plain 'def' task,"
             " which runs in a thread. Leases are renewed meanwhile.\n%s",
             where.filename, where.lineno, where.name, keys, "".join(traceback.format_list(stack[-5:])),
         )  # fmt: skip
+
+    def _key_at_work(self) -> str | None:
+        """The key of the run whose task the loop is at, unless its body has begun a task of its own."""
+        current = asyncio.current_task(self._loop)
+        return next((tenure.claim.key for tenure in self._roster.running if tenure.task is current), None)
+
+
+def _own_line(stack: traceback.StackSummary) -> traceback.FrameSummary:
+    """The innermost line that is neither Python's own nor of an installed package; the innermost of all, if none is."""
+    return next((frame for frame in reversed(stack) if not frame.filename.startswith(_LIBRARIES)), stack[-1])

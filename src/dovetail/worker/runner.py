@@ -20,7 +20,7 @@ from dovetail.errors import EngineUnavailable
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
 from dovetail.injection import current_execution
-from dovetail.model import Claim, Requeue, Settle, State, Verdict
+from dovetail.model import Claim, Failure, Requeue, Settle, State, Verdict
 from dovetail.tasks import Task, TaskFunction
 from dovetail.worker.hooks import Hooks
 from dovetail.worker.lines import Lines
@@ -40,6 +40,8 @@ UNKNOWN_DELAY = timedelta(seconds=5)
 
 UNREADABLE_DELAY = timedelta(seconds=1)
 """How long a run waits whose arguments are results that could not be read."""
+
+STRICKEN = Failure("Stricken", "a strike forbade it when it was about to start")
 
 
 class Runner:
@@ -124,7 +126,7 @@ class Runner:
         execution = self._execution(claim, task, args, kwargs)
         if not self._strikes.is_clear and self._strikes.is_stricken(execution):
             self._lines.stricken(execution)
-            return Settle(claim, State.CANCELLED)
+            return Settle(claim, State.CANCELLED, failure=STRICKEN)
         current_execution.set(execution)
         attempt = Attempt(claim, args, kwargs, self._clock, stage)
         self._lines.started(execution, claim)

@@ -61,6 +61,15 @@ USES = {
     "over_of_key": (BY_KEY[0], BY_ROW, BY_KEY[1], BY_ROW, *ARCHIVED_BY_KEY),
     "terminal": ("dovetail_run_id (id=? AND docket=?)",),
     "report": (BY_ROW, BY_ROW, *BY_KEY),
+    # looking
+    "live_place": ("dovetail_run_id (id=? AND docket=?)",),
+    "ready_before": ("dovetail_run_ready (docket=? AND queue=? AND (priority,place,due,id)<(?,?,?,?))",),
+    "parked_before": ("dovetail_run_parked (docket=? AND parked_on=? AND (priority,place,due,id)<(?,?,?,?))",),
+    "due_before": (
+        "dovetail_run_ready (docket=? AND queue=? AND priority<?)",
+        "dovetail_run_due (docket=? AND due<?)",
+    ),
+    "slot_holders": ("PRIMARY KEY (docket=? AND limit_key=?)", BY_ROW),
     # sweeping
     "expired": ("dovetail_run_expires (docket=? AND expires<?)", "PRIMARY KEY (parent=?)", BY_ROW),
     "expired_in_archive": ("dovetail_archive_expires (docket=? AND expires<?)", "PRIMARY KEY (parent=?)", BY_ROW),
@@ -156,7 +165,7 @@ def scanned(plan: list[str]) -> list[str]:
     """The tables that a plan reads from end to end. JSON that came with the question is no table, nor is what another
     part of the plan has found."""
     found = {f"SCAN {step.removeprefix('CO-ROUTINE ')}" for step in plan if step.startswith("CO-ROUTINE ")}
-    scans = (step for step in plan if step.startswith("SCAN "))
+    scans = (step for step in plan if step.startswith("SCAN ") and not step.startswith("SCAN (subquery"))
     return [step for step in scans if step not in {"SCAN CONSTANT ROW", *found} and "VIRTUAL TABLE" not in step]
 
 

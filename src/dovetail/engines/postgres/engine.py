@@ -21,7 +21,7 @@ from dovetail.engines.postgres.pool import Pool
 from dovetail.engines.postgres.requests import Blobs
 from dovetail.engines.postgres.shortcut import Shortcut
 from dovetail.engines.postgres.telling import Events, Listener, Notifier, Watcher
-from dovetail.engines.postgres.texts import get, put, put_json
+from dovetail.engines.postgres.texts import get, get_any, put, put_json
 from dovetail.engines.postgres.transacting import SIZE as TASKS
 from dovetail.engines.postgres.transacting import TaskConnection, TaskTransaction
 from dovetail.engines.postgres.wire import Wire
@@ -43,12 +43,15 @@ from dovetail.model import (
     Run,
     RunQuery,
     Settle,
+    Standing,
+    State,
     Survey,
     Swept,
     Topic,
     Verdict,
     WorkerInfo,
 )
+from dovetail.model.standing import COUNTED, NAMED
 
 SQL = statements.load("dovetail.engines.postgres")
 DURABILITIES = ("durable", "process", "replicated")
@@ -349,6 +352,18 @@ class PostgresEngine:
         return Survey(
             from_microseconds(now), [sight.count_of(row) for row in counts], [sight.worker_of(row) for row in workers]
         )
+
+    async def standing(self, run_id: str) -> Standing | None:
+        now = await self._time()
+        rows = await self._open.caller.read(SQL["standing"], (self._docket, now, put(run_id), COUNTED, NAMED))
+        if not rows:
+            return None
+        state, epoch, parked_on, ahead, uses = rows[0]
+        workers = await self._open.caller.read(SQL["workers"], (self._docket,))
+        return Standing(
+            from_microseconds(now), State(state), epoch, get_any(parked_on), min(ahead, COUNTED),
+            sight.uses_of(uses, now), tuple(sight.worker_of(row) for row in workers),
+        )  # fmt: skip
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

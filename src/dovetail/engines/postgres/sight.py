@@ -18,6 +18,7 @@ from dovetail.model import (
     Hold,
     HoldKind,
     Limit,
+    LimitUse,
     Progress,
     QueueCount,
     Run,
@@ -151,10 +152,29 @@ _limits = msgspec.json.Decoder(list[_Limit])
 def limits_of(text: str | None) -> tuple[Limit, ...]:
     if not text:
         return ()
-    return tuple(
-        Limit(get(each.key), each.capacity, None if each.span is None else _span(each.span), each.drop)
-        for each in _limits.decode(text)
-    )
+    return tuple(_limit_of(each) for each in _limits.decode(text))
+
+
+def _limit_of(kept: _Limit) -> Limit:
+    return Limit(get(kept.key), kept.capacity, None if kept.span is None else _span(kept.span), kept.drop)
+
+
+class _Use(_Limit):
+    taken: int
+    holders: list[str] | None
+    opens: int | None
+
+
+_uses = msgspec.json.Decoder(list[_Use])
+
+
+def uses_of(text: str | None, now: int) -> tuple[LimitUse, ...]:
+    return tuple(_use_of(each, now) for each in _uses.decode(text)) if text else ()
+
+
+def _use_of(use: _Use, now: int) -> LimitUse:
+    opens = use.opens if use.opens is not None and use.opens > now else None
+    return LimitUse(_limit_of(use), use.taken, tuple(map(get, use.holders or ())), moment(opens))
 
 
 def _span(count: int) -> Any:

@@ -37,6 +37,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Standing,
     State,
     Survey,
     Swept,
@@ -46,6 +47,7 @@ from dovetail.model import (
     marks_of,
     new_id,
 )
+from dovetail.model.standing import COUNTED, NAMED
 
 LAYOUT = 1
 """The version of the keys. A later one would have another root."""
@@ -215,7 +217,7 @@ class RedisEngine:
         while not is_end:
             head, *rest = await self._branch().run("survey", lambda _, last=last: packing.encode((last,)))
             at, last, is_end, rows = packing.decode(head)
-            workers += [_load_worker(info, seen) for info, seen in zip(rest[::2], rest[1::2], strict=True)]
+            workers += _load_workers(rest)
             for queue, state, count, due in rows:
                 before, oldest = counts.get((queue, state), (0, int(due)))
                 counts[queue, state] = (before + count, min(oldest, int(due)))
@@ -224,6 +226,11 @@ class RedisEngine:
             for (queue, state), (count, due) in sorted(counts.items())
         ]
         return Survey(from_microseconds(at), listed, workers)
+
+    async def standing(self, run_id: str) -> Standing | None:
+        asked = packing.encode((run_id, COUNTED, NAMED))
+        answer = await self._branch().run("standing", lambda _: asked)
+        return packing.standing(answer[0], _load_workers(answer[1:])) if answer else None
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:
@@ -318,5 +325,7 @@ def _place(cursor: str) -> int:
     return int(cursor)
 
 
-def _load_worker(info: bytes, seen: bytes) -> WorkerInfo:
-    return _worker.decode(info).but(last_seen=from_microseconds(int(seen)))
+def _load_workers(said: list[bytes]) -> list[WorkerInfo]:
+    """Workers, as pairs of what each says and when it was seen."""
+    pairs = zip(said[::2], said[1::2], strict=True)
+    return [_worker.decode(info).but(last_seen=from_microseconds(int(seen))) for info, seen in pairs]

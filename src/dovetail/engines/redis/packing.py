@@ -21,13 +21,16 @@ from dovetail.model import (
     Hold,
     HoldKind,
     Limit,
+    LimitUse,
     NewRun,
     Progress,
     Retention,
     Run,
     Settle,
+    Standing,
     State,
     Verdict,
+    WorkerInfo,
 )
 
 encode = msgspec.msgpack.encode
@@ -198,6 +201,18 @@ def run(record: dict[str, Any], run_id: str, blob: bytes, result: bytes, errors:
         progress=_progress(record.get("progress") or {"current": 0, "total": 100}) if state is State.RUNNING else None,
         headers=headers,
     )
+
+
+def standing(head: bytes, workers: list[WorkerInfo]) -> Standing:
+    now, state, epoch, parked, ahead, uses = decode(head)
+    return Standing(
+        from_microseconds(now), State(state), epoch, None if parked is False else parked, ahead,
+        tuple(_load_use(*use) for use in uses), tuple(workers),
+    )  # fmt: skip
+
+
+def _load_use(limit: list[Any], taken: int, holders: list[str], opens: int) -> LimitUse:
+    return LimitUse(_load_limit(*limit), taken, tuple(holders or ()), moment_or_none(opens or None))
 
 
 def _load_limit(key: str, capacity: int, window: int | bool, drop: bool) -> Limit:

@@ -12,7 +12,7 @@ _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
-READING = frozenset({"find", "holds", "survey"})
+READING = frozenset({"find", "holds", "standing", "survey"})
 
 
 @dataclass(frozen=True, slots=True)

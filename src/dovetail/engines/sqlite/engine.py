@@ -21,6 +21,7 @@ from dovetail.engines.sqlite import (
     finishing,
     scheduling,
     sight,
+    standing,
     upkeep,
 )
 from dovetail.engines.sqlite.connection import translated
@@ -47,6 +48,7 @@ from dovetail.model import (
     Revival,
     Run,
     RunQuery,
+    Standing,
     Survey,
     Swept,
     Topic,
@@ -205,6 +207,9 @@ class SqliteEngine:
 
     async def survey(self) -> Survey:
         return await self._read(sight.survey)
+
+    async def standing(self, run_id: str) -> Standing | None:
+        return await self._read(partial(standing.standing, run_id=run_id))
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

@@ -98,7 +98,7 @@ def _fill(session: Session, limit_key: str, at_most: int) -> int:
     if limit is None:
         return wake_next(session, limit_key)  # parked on a limit that it does not have: let it be judged anew
     used = usage_of(session, [limit])[limit_key]
-    room = limit.capacity - _taken(limit, used, session.now)
+    room = limit.capacity - taken(limit, used, session.now)
     if room > 0:
         return wake_next(session, limit_key, min(room, at_most))
     if limit.window is not None:
@@ -106,7 +106,8 @@ def _fill(session: Session, limit_key: str, at_most: int) -> int:
     return 0
 
 
-def _taken(limit: Limit, used: Usage, now: int) -> int:
+def taken(limit: Limit, used: Usage, now: int) -> int:
+    """How much of a limit is in use."""
     if limit.window is None:
         return used.running
     begin = now - duration_to_microseconds(limit.window)

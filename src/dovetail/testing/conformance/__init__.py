@@ -57,6 +57,7 @@ from dovetail.testing.conformance.racing import Racing  # noqa: E402
 from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
 from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
 from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
+from dovetail.testing.conformance.standing import Standings  # noqa: E402
 from dovetail.testing.conformance.succeeding import Succeeding  # noqa: E402
 from dovetail.testing.conformance.surveying import Surveying  # noqa: E402
 from dovetail.testing.conformance.sweeping import Sweeping  # noqa: E402
@@ -90,6 +91,7 @@ class Conformance(
     Watching,
     Finding,
     Surveying,
+    Standings,
     Sweeping,
     Discarding,
     Counting,
@@ -132,6 +134,7 @@ __all__ = [
     "Repeating",
     "Reviving",
     "Scheduling",
+    "Standings",
     "Succeeding",
     "Surveying",
     "Sweeping",

@@ -1,4 +1,4 @@
--- needs: journal order
+-- needs: journal order workers
 -- Takes the number of the run before the first to look at. Returns {now, number of the last, whether it was the last,
 -- {queue, state, count, oldest due, ...}}, then, on the first call, the workers: what each says, and when it was seen.
 local EXAMINED = 500
@@ -27,14 +27,5 @@ if #found > 0 then last = tonumber(call('ZSCORE', ALL, found[#found])) end
 local listed = {}
 for _, count in pairs(counts) do listed[#listed + 1] = count end
 local answer = { cmsgpack.pack({ now, last, #found < EXAMINED, listed }) }
-if after == 0 then
-    local seen = call('ZREVRANGE', SEEN, 0, -1, 'WITHSCORES')
-    for n = 1, #seen, 2 do
-        local said = call('HGET', WORKERS, seen[n])
-        if said then
-            answer[#answer + 1] = said
-            answer[#answer + 1] = seen[n + 1]
-        end
-    end
-end
+if after == 0 then append_workers(answer) end
 return answer

@@ -17,3 +17,41 @@ GROUP BY queue, state ORDER BY queue, state
 -- name: workers
 -- takes docket
 SELECT id, last_seen, info FROM dovetail_worker WHERE docket = ? ORDER BY last_seen DESC
+
+-- name: live_place
+-- takes id, docket; the place of a live run in its order
+SELECT state, epoch, parked_on, queue, priority, place, due, id, limits FROM dovetail_run
+WHERE id = ?1 AND docket = ?2 AND expires IS NULL
+
+-- name: ready_before
+-- takes docket, queue, priority, place, due, id, at most
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM dovetail_run
+    WHERE docket = ?1 AND state = 'queued' AND queue = ?2 AND (priority, place, due, id) < (?3, ?4, ?5, ?6) LIMIT ?7
+)
+
+-- name: parked_before
+-- takes docket, limit, priority, place, due, id, at most
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM dovetail_run
+    WHERE docket = ?1 AND parked_on = ?2 AND (priority, place, due, id) < (?3, ?4, ?5, ?6) LIMIT ?7
+)
+
+-- name: due_before
+-- takes docket, queue, priority, due, at most: what is ready, or became due before, and will have a place by then
+SELECT (
+    SELECT COUNT(*) FROM (
+        SELECT 1 FROM dovetail_run
+        WHERE docket = ?1 AND state = 'queued' AND queue = ?2 AND priority <= ?3 LIMIT ?5
+    )
+) + (
+    SELECT COUNT(*) FROM (
+        SELECT queue FROM dovetail_run
+        WHERE docket = ?1 AND state = 'scheduled' AND parked_on IS NULL AND due < ?4 ORDER BY due LIMIT ?5
+    ) WHERE queue = ?2
+)
+
+-- name: slot_holders
+-- takes docket, limit, at most
+SELECT run.id FROM dovetail_slot AS slot CROSS JOIN dovetail_run AS run ON run.seq = slot.run
+WHERE slot.docket = ?1 AND slot.limit_key = ?2 ORDER BY slot.run LIMIT ?3

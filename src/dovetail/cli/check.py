@@ -1,0 +1,63 @@
+"""The command for continuous integration: would what is queued run with this code?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dovetail.cli.options import AsJson, DocketName, Tasks, Url
+from dovetail.cli.output import NOT_FOUND, console, print_json, printable
+
+if TYPE_CHECKING:
+    from dovetail.deploying import CheckReport, Finding
+
+
+def check(
+    tasks: Tasks,
+    url: Url = None,
+    docket: DocketName = None,
+    limit: Annotated[int | None, typer.Option(help="Check at most so many runs, the oldest first.", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bind what waits on the docket to the tasks given, and list what would not run.
+
+    The exit code is 3 if anything would not run. Made for the moment before a deploy.
+    """
+    from dovetail.cli.opening import on_docket
+
+    with Console(stderr=True).status("reading what is queued") as status:
+        report = on_docket(
+            lambda opened: opened.check(limit=limit, progress=lambda count: status.update(f"{count:,} runs checked")),
+            url,
+            docket,
+            tasks,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+    if not report.is_fit:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _show(report: CheckReport) -> None:
+    task = None
+    for finding in report.findings:
+        if finding.task != task:
+            task = finding.task
+            console.print(Text(printable(task), style="bold"))
+        _show_one(finding)
+    more = "" if report.is_whole else "; there is more"
+    what = "all would run" if report.is_fit else f"{report.count:,} would not run"
+    runs = "1 run" if report.checked == 1 else f"{report.checked:,} runs"
+    console.print(f"{runs} checked{more}: {what}")
+
+
+def _show_one(finding: Finding) -> None:
+    others = finding.count - len(finding.keys)
+    keys = ", ".join(finding.keys) + (f" and {others:,} more" if others else "")
+    console.print(Text(printable(f"  {finding.count:,} {finding.problem}: {finding.text}")))
+    console.print(Text(printable(f"      {keys}")))

@@ -1,0 +1,49 @@
+"""The command that says why a run is not running."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.options import AsJson, DocketName, Url
+from dovetail.cli.output import NOT_FOUND, console, print_json, printable
+
+if TYPE_CHECKING:
+    from dovetail.why import Why
+
+
+def why(
+    key: Annotated[str, typer.Argument(help="The key of a run, or its id.")],
+    url: Url = None,
+    docket: DocketName = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option(help="Tasks, as module:member: strikes go by their arguments.", envvar="DOVETAIL_TASKS"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a run is not running: every cause that holds, the decisive one first.
+
+    The exit code is 3 if there is no record of such a run.
+    """
+    from dovetail.cli.opening import on_docket
+
+    found = on_docket(lambda opened: opened.why(key), url, docket, tasks or ())
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+    if not found.is_known:
+        raise typer.Exit(NOT_FOUND)
+
+
+def _show(found: Why) -> None:
+    if found.is_known:
+        typer.echo(printable(f"{found.key} ({found.task}) is {found.state}."))
+    table = Table.grid(padding=(0, 2))
+    for cause in found.causes:
+        table.add_row(cause.code.value, Text(printable(cause.text)))
+    console.print(table)

@@ -1,0 +1,179 @@
+"""Deploying: whether what is queued right now would run with this code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+from uncalled_for import get_dependency_parameters
+
+from dovetail import checks
+from dovetail.codec import CallTypes, Codec
+from dovetail.engine import Engine
+from dovetail.engine.paging import pages
+from dovetail.errors import DovetailError, WrongArgument
+from dovetail.model import Run, RunQuery, State
+from dovetail.tasks import Task, TaskFunction
+
+PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
+PAGE = 1000
+EXAMPLES = 5
+OWN = "dovetail."
+"""How the names of tasks begin that Dovetail itself schedules: every worker knows its own."""
+_PLACE = re.compile(r"\[\d+\]")
+
+
+class Problem(StrEnum):
+    """Why a run could not run. The codes never change."""
+
+    UNKNOWN_TASK = "unknown_task"
+    MISSING_ARGUMENT = "missing_argument"
+    SURPLUS_ARGUMENT = "surplus_argument"
+    WRONG_ARGUMENT = "wrong_argument"  # it does not fit the annotation of its parameter
+    UNREADABLE = "unreadable"  # another codec or signing key, or damage
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Runs of one task that could not run, all for the same reason."""
+
+    task: str
+    problem: Problem
+    text: str
+    count: int
+    keys: tuple[str, ...]  # of some of them
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check of the pending runs found."""
+
+    at: datetime
+    checked: int
+    findings: tuple[Finding, ...] = ()
+    is_whole: bool = True  # False: there was more than was asked for
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether everything that was checked would run."""
+        return not self.findings
+
+    @property
+    def count(self) -> int:
+        """How many runs would not run."""
+        return sum(finding.count for finding in self.findings)
+
+
+class Reason(NamedTuple):
+    """What is wrong with one run."""
+
+    problem: Problem
+    text: str
+
+
+UNKNOWN = Reason(Problem.UNKNOWN_TASK, "no task of that name is registered")
+
+
+@dataclass(slots=True)
+class Fitting:
+    """Binds runs to the tasks of this program. Decides only; knows no store."""
+
+    tasks: Mapping[str, TaskFunction]
+    codec: Codec
+    _found: dict[tuple[str, Reason], list[str]] = field(default_factory=dict[tuple[str, Reason], list[str]])
+    _counts: dict[tuple[str, Reason], int] = field(default_factory=dict[tuple[str, Reason], int])
+    checked: int = 0
+
+    def check(self, run: Run) -> None:
+        self.checked += 1
+        reason = self.reason_against(run)
+        if reason is None:
+            return
+        group = (run.task, reason)
+        self._counts[group] = self._counts.get(group, 0) + 1
+        examples = self._found.setdefault(group, [])
+        if len(examples) < EXAMPLES:
+            examples.append(run.key)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """By task, and of each task the most frequent first."""
+        groups = sorted(self._counts.items(), key=lambda each: (each[0][0], -each[1]))
+        return tuple(
+            Finding(task, reason.problem, reason.text, count, tuple(self._found[task, reason]))
+            for (task, reason), count in groups
+        )
+
+    def reason_against(self, run: Run) -> Reason | None:
+        """Why a run could not run, or None if it could."""
+        function = self.tasks.get(run.task)
+        if function is None:
+            return None if run.task.startswith(OWN) else UNKNOWN
+        task = Task.of(function)
+        try:
+            args, kwargs = self.codec.load_call(task.types, run.payload)
+        except DovetailError as error:
+            return self._unloadable(run, error)
+        return _surplus(task, args, kwargs) or _missing(task, args, kwargs) or _wrong(task, args, kwargs)
+
+    def _unloadable(self, run: Run, error: DovetailError) -> Reason:
+        try:
+            self.codec.load_call(CallTypes.unknown(), run.payload)
+        except DovetailError as unreadable:
+            return Reason(Problem.UNREADABLE, str(unreadable))
+        return Reason(Problem.WRONG_ARGUMENT, _PLACE.sub("[]", str(error)))
+
+
+def _surplus(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
+    try:
+        task.signature.bind_partial(*args, **kwargs)
+    except TypeError as error:
+        return Reason(Problem.SURPLUS_ARGUMENT, str(error))
+    return None
+
+
+def _missing(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
+    given = task.signature.bind_partial(*args, **kwargs).arguments
+    injected = get_dependency_parameters(task.function)
+    for name, parameter in task.signature.parameters.items():
+        is_needed = parameter.default is Parameter.empty and parameter.kind not in _ANY_NUMBER
+        if is_needed and name not in given and name not in injected:
+            return Reason(Problem.MISSING_ARGUMENT, f"the argument {name!r} is missing")
+    return None
+
+
+_ANY_NUMBER = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def _wrong(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
+    try:
+        task.types.refuse_misfits(args, kwargs)
+    except WrongArgument as error:
+        return Reason(Problem.WRONG_ARGUMENT, _PLACE.sub("[]", str(error)))
+    return None
+
+
+async def check(
+    engine: Engine,
+    tasks: Mapping[str, TaskFunction],
+    codec: Codec,
+    now: datetime,
+    limit: int | None,
+    progress: Callable[[int], None] | None,
+) -> CheckReport:
+    """Bind everything that is pending, the oldest first, up to so many runs."""
+    if limit is not None:
+        checks.whole(limit, "limit", least=1)
+    fitting = Fitting(tasks, codec)
+    async for page in pages(engine.find, RunQuery(states=PENDING, limit=min(PAGE, limit or PAGE))):
+        for run in page.items[: None if limit is None else limit - fitting.checked]:
+            fitting.check(run)
+        if progress is not None:
+            progress(fitting.checked)
+        if fitting.checked == limit:
+            return CheckReport(now, fitting.checked, fitting.findings(), is_whole=page.cursor is None)
+    return CheckReport(now, fitting.checked, fitting.findings())
