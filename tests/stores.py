@@ -16,6 +16,7 @@ STORES = ("memory", "redis", "postgres")
 
 ON_EVERY_STORE = (
     "tests/behaviors/",
+    "tests/cli/",
     "tests/sync/",
     "tests/tasks/test_declaring.py",
     "tests/test_agenda.py",

@@ -22,7 +22,7 @@ from dovetail.cli.options import (
     Yes,
 )
 from dovetail.cli.output import WRONG_USAGE, confirm, counting, hint, many, print_json, print_table, refuse
-from dovetail.cli.runs import run_data, show
+from dovetail.cli.runs import filled, run_data, show
 from dovetail.cli.times import relative
 
 if TYPE_CHECKING:
@@ -50,11 +50,15 @@ def ls(
 ) -> None:
     """List the runs that failed and are kept, the newest first. Times are when a run failed."""
     from dovetail.deadletters import Failures, page_of
+    from dovetail.model import RunQuery
 
     meant = Failures(task, queue, group, since, before, error)
 
     async def work(docket: Docket) -> tuple[Page[Run], datetime]:
-        return await page_of(docket.engine, meant, limit, cursor), (await docket.engine.survey()).at
+        async def find(query: RunQuery) -> Page[Run]:
+            return await page_of(docket.engine, meant, query.limit, query.cursor)
+
+        return await filled(find, RunQuery(limit=limit, cursor=cursor)), (await docket.engine.survey()).at
 
     page, now = on_docket(work, url, docket)
     if as_json:

@@ -71,10 +71,10 @@ def main() -> None:
     Surroundings.is_command_alone = True
     try:
         app()
-    except EngineUnavailable as error:
-        _end(error, UNAVAILABLE)
     except (DovetailError, ModuleNotFoundError) as error:
-        _end(error, 1)
+        message, code = complaint(error)
+        typer.echo(f"dovetail: {message}", err=True)
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
@@ -83,6 +83,9 @@ def main() -> None:
         sys.exit(1)
 
 
-def _end(error: Exception, code: int) -> None:
-    typer.echo(f"dovetail: {' '.join(str(error).split())}", err=True)
-    sys.exit(code)
+def complaint(error: DovetailError | ModuleNotFoundError) -> tuple[str, int]:
+    """What is said of an error, in one line, and the exit code."""
+    message = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError):
+        return f"{message}; run the command where it can be imported, or set PYTHONPATH", 1
+    return message, UNAVAILABLE if isinstance(error, EngineUnavailable) else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +24,8 @@ def migrate(
     as_json: AsJson = False,
 ) -> None:
     """Bring the schema of a store to the newest version. Safe while workers run, old ones and new."""
+    import asyncio
+
     from dovetail.clock import SYSTEM_CLOCK
     from dovetail.engine.registry import engine_for, redacted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +32,8 @@ def on_docket(
     A store that has no schema yet is refused, unless the command may make one: a URL with a slip in it must not leave
     an empty store behind.
     """
+    import asyncio
+
     from dovetail.docket import Docket
 
     async def opened() -> T:

@@ -87,7 +87,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         is_number = all(row[place].replace(",", "").isdecimal() for row in cells if row[place])
         # The first column names what the row is about: it is folded rather than cut off.
         table.add_column(
-            headings[place], justify="right" if is_number else "left", no_wrap=place > 0, width=width,
+            headings[place], justify="right" if is_number and place > 0 else "left", no_wrap=place > 0, width=width,
             overflow="fold" if place == 0 else "ellipsis",
         )  # fmt: skip
     for row in cells:

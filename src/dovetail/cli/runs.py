@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ from dovetail.cli.times import both, relative
 if TYPE_CHECKING:
     from dovetail.docket import Docket
     from dovetail.graph import Graph
-    from dovetail.model import Page, Run
+    from dovetail.model import Page, Run, RunQuery
 
 STATES = ("scheduled", "queued", "waiting", "running", "completed", "failed", "cancelled")
 Key = Annotated[str, typer.Argument(help="The run's key.")]
@@ -73,7 +74,7 @@ def ls(
     )  # fmt: skip
 
     async def work(docket: Docket) -> tuple[Page[Run], datetime]:
-        return await docket.engine.find(query), (await docket.engine.survey()).at
+        return await filled(docket.engine.find, query), (await docket.engine.survey()).at
 
     page, now = on_docket(work, url, docket)
     if as_json:
@@ -84,6 +85,19 @@ def ls(
         print_runs(page.items, now)
         if page.cursor is not None:
             hint(f"there are more; the next ones: --cursor {page.cursor}")
+
+
+async def filled(find: Callable[[RunQuery], Awaitable[Page[Run]]], query: RunQuery) -> Page[Run]:
+    """As many runs as are asked for, if there are as many: a store may look through some at a time."""
+    from dovetail.model import Page
+
+    found: list[Run] = []
+    while True:
+        page = await find(query)
+        found += page
+        if len(page) == query.limit or page.cursor is None:
+            return Page(found, page.cursor)
+        query = query.but(limit=query.limit - len(page), cursor=page.cursor)
 
 
 def print_runs(runs: list[Run], now: datetime) -> None:

@@ -11,7 +11,7 @@ import typer
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, Limit, Tasks, Url
 from dovetail.cli.output import counting, many, print_json, print_table
-from dovetail.cli.runs import STATES, happened, run_data
+from dovetail.cli.runs import STATES, filled, happened, run_data
 from dovetail.cli.times import both, local, relative
 
 if TYPE_CHECKING:
@@ -204,10 +204,9 @@ async def _snapshot(docket: Docket, limit: int, stats: bool) -> Snapshot:
     from dovetail.model import RunQuery, State
 
     survey = await docket.engine.survey()
-    running = await docket.engine.find(RunQuery(states=(State.RUNNING,), limit=limit))
-    runs = list(running)
+    runs = list(await filled(docket.engine.find, RunQuery(states=(State.RUNNING,), limit=limit)))
     if len(runs) < limit:
-        runs += await docket.engine.find(RunQuery(states=PENDING, limit=limit - len(runs)))
+        runs += await filled(docket.engine.find, RunQuery(states=PENDING, limit=limit - len(runs)))
     everything = RunQuery(states=(State.RUNNING, *PENDING), limit=PAGE)
     counted = await _count(docket, everything) if stats else []
     workers = await docket.workers()

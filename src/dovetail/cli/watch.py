@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -38,6 +37,8 @@ def watch(
     url: Url = None,
 ) -> None:
     """Follow a run until it ends. Exit code 0 if it completed, 5 if it failed, 6 if it was cancelled."""
+
+    import asyncio
 
     seconds = None if timeout is None else timeout.total_seconds()
 
@@ -85,6 +86,8 @@ async def _changes(docket: Docket, run: Run) -> AsyncGenerator[Run]:
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:
+    import asyncio
+
     try:
         async with asyncio.timeout(LOOK_AGAIN):
             return await anext(events)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from datetime import timedelta
 from typing import Annotated
 
@@ -82,6 +80,9 @@ def worker(
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
 ) -> None:
     """Run a worker until it is told to stop. By SIGTERM or SIGINT; a second one hurries it."""
+    import asyncio
+    import logging
+
     from dovetail.worker import Worker
 
     logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
