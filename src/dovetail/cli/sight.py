@@ -78,7 +78,7 @@ def _crew(workers: Sequence[WorkerInfo]) -> str:
 
 @queues.command("ls")
 def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
-    """List the queues that hold runs or are paused: how many runs in which state, since when work waits."""
+    """List the queues that hold runs or are paused. How many runs in which state, since when work waits."""
     now = on_docket(_status, url, docket)
     if as_json:
         print_json([_queue_data(each) for each in now.queues])

@@ -92,7 +92,7 @@ def _told(function: str | None, parameter: str | None, operator: str, value: Any
 
 @strikes.command("ls")
 def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
-    """List the strikes that are in force: what they forbid, who laid them, why and until when."""
+    """List the strikes that are in force. What they forbid, who laid them, why and until when."""
 
     async def work(docket: Docket) -> tuple[Any, Any]:
         return await docket.strikes(), (await docket.engine.survey()).at

@@ -23,7 +23,7 @@ STANDARD = ["dovetail.tasks:standard_tasks"]
 
 @tasks.command("ls")
 def ls(tasks: Tasks = STANDARD, as_json: AsJson = False) -> None:
-    """List the tasks of collections: their names, queues and parameters. No store is asked."""
+    """List the tasks of collections. Their names, queues and parameters; no store is asked."""
     from dovetail.tasks import compact_signature
 
     found = _tasks_in(tasks)
@@ -38,7 +38,7 @@ def ls(tasks: Tasks = STANDARD, as_json: AsJson = False) -> None:
 
 @tasks.command("export")
 def export(tasks: Tasks = STANDARD) -> None:
-    """Print the tasks of collections as JSON, with what holds for their calls and a JSON schema of their arguments."""
+    """Print the tasks of collections as JSON. With what holds for their calls and a JSON schema of their arguments."""
     print_json({"tasks": [_described(task) for task in _tasks_in(tasks)]})
 
 

@@ -25,7 +25,7 @@ SHOWN = 5
 
 @workers.command("ls")
 def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
-    """List the workers heard of lately: what they take, how busy they are and which tasks they know."""
+    """List the workers heard of lately. What they take, how busy they are and which tasks they know."""
 
     async def work(docket: Docket) -> tuple[Sequence[WorkerInfo], datetime]:
         return await docket.workers(), (await docket.engine.survey()).at
