@@ -41,20 +41,20 @@ class Commands:
     url: str
     docket: str = "tests"
 
-    async def __call__(self, *arguments: str, code: int = 0, answer: str | None = None) -> Answer:
+    async def __call__(self, *arguments: str, code: int = 0) -> Answer:
         """Run a command in this process, and check how it ends."""
         place = ["--url", self.url] if "--url" not in arguments else []
-        return await self.without_place(*arguments, *place, "--docket", self.docket, code=code, answer=answer)
+        return await self.without_place(*arguments, *place, "--docket", self.docket, code=code)
 
-    async def without_place(self, *arguments: str, code: int = 0, answer: str | None = None) -> Answer:
-        said = await asyncio.to_thread(run, arguments, answer)
+    async def without_place(self, *arguments: str, code: int = 0) -> Answer:
+        said = await asyncio.to_thread(run, arguments)
         assert said.code == code, (arguments, said)
         return said
 
 
-def run(arguments: tuple[str, ...], answer: str | None = None) -> Answer:
+def run(arguments: tuple[str, ...]) -> Answer:
     """A command in this process, with 80 columns to print on."""
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments, input=answer)
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
     error = result.exception
     if isinstance(error, DovetailError | ModuleNotFoundError):
         message, code = complaint(error)

@@ -47,9 +47,12 @@ async def test_a_run_goes_again_with_other_arguments(docket: Docket, dovetail: C
 
 async def test_what_cannot_go_again_is_refused_in_one_line(docket: Docket, dovetail: Commands) -> None:
     await docket.add(send, key="waiting")("ann")
-    said = await dovetail("retry", "waiting", code=1)
+    said = await dovetail("retry", "waiting", code=3)
     assert said.err == "dovetail: the run 'waiting' is queued; only one that is over can be run again\n"
-    assert "there is no record of a run 'nope'" in (await dovetail("retry", "nope", code=1)).err
+    await docket.cancel("waiting")
+    data = (await dovetail("retry", "nope", "waiting", "--json", code=3)).json
+    assert data["retried"] == ["waiting"]
+    assert "there is no record of a run 'nope'" in data["refused"]["nope"]
 
 
 async def test_clearing_leaves_what_is_not_meant(docket: Docket, dovetail: Commands) -> None:

@@ -49,7 +49,7 @@ async def test_many_go_again_when_it_is_confirmed(docket: Docket, dovetail: Comm
 
 @pytest.mark.usefixtures("failures")
 async def test_keys_go_again_without_a_question(docket: Docket, dovetail: Commands) -> None:
-    assert (await dovetail("failed", "retry", "mail:0", "mail:1")).out == "2 runs go again\n"
+    assert (await dovetail("failed", "retry", "mail:0", "mail:1")).out == "mail:0 goes again\nmail:1 goes again\n"
     assert len(await docket.failed()) == 2
 
 

@@ -21,7 +21,7 @@ from dovetail.cli.options import (
     Yes,
     end_of,
 )
-from dovetail.cli.output import NOT_FOUND, confirm, counting, hint, many, print_json, refuse, shown
+from dovetail.cli.output import NOT_FOUND, confirm, counting, hint, print_json, refuse, shown
 from dovetail.cli.reading import arguments_in
 
 if TYPE_CHECKING:
@@ -66,17 +66,31 @@ def retry(
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
-    """Run again what is over, at once and with a clean slate. Many that failed: see `dovetail failed retry`."""
+    """Run again what is over, at once and with a clean slate. Exit code 3 if one of them cannot go again."""
+    from dovetail.errors import CannotRetry, UnknownRun
+
     positional, named = arguments_in(args) if args is not None else (None, None)
 
-    async def work(docket: Docket) -> list[str]:
-        return [(await docket.retry(key, args=positional, kwargs=named)).key for key in keys]
+    async def work(docket: Docket) -> dict[str, str]:
+        refused: dict[str, str] = {}
+        for key in keys:
+            try:
+                await docket.retry(key, args=positional, kwargs=named)
+            except (CannotRetry, UnknownRun) as error:
+                refused[key] = str(error)
+        return refused
 
-    again = on_docket(work, url, docket, tasks)
+    refused = on_docket(work, url, docket, tasks)
+    again = [key for key in keys if key not in refused]
     if as_json:
-        print_json(again)
-    for key in again if not as_json else ():
-        typer.echo(f"{shown(key)} goes again")
+        print_json({"retried": again, "refused": refused})
+    else:
+        for key in again:
+            typer.echo(f"{shown(key)} goes again")
+        for reason in refused.values():
+            hint(reason)
+    if refused:
+        raise typer.Exit(NOT_FOUND)
 
 
 def clear(
@@ -109,7 +123,7 @@ def clear(
     if as_json:
         print_json({"docket": name, "cleared": cleared})
     else:
-        typer.echo(f"Cleared {many(cleared, 'task', 'tasks')} from docket {name!r}")
+        typer.echo(f"Cleared {cleared} tasks from docket {name!r}")  # as docket says it, for scripts that read it
 
 
 def _among(queues: list[str] | None, tasks: list[str] | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli import control
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import (
     AsJson,
@@ -94,14 +95,14 @@ def retry(
 
     meant = Failures(task, queue, group, since, before, error)
     _refuse_vague(keys, everything, meant)
+    if keys:
+        control.retry(keys, as_json=as_json, docket=docket, url=url)
+        return
+    confirm(f"Run again all that failed{_kind(meant)}", yes=yes)
 
     async def work(docket: Docket) -> int:
-        if keys:
-            return len([await docket.retry(key) for key in keys])
         return await _revive(docket, meant)
 
-    if not keys:
-        confirm(f"Run again all that failed{_kind(meant)}", yes=yes)
     again = on_docket(work, url, docket)
     if as_json:
         print_json({"retried": again})

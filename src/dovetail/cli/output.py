@@ -92,12 +92,15 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         )  # fmt: skip
     for row in cells:
         table.add_row(*(Text(row[place]) for place in kept))
-    console.print(table, width=_width())
+    with console.capture() as printed:
+        console.print(table, width=_width())
+    for line in printed.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def fitting(widths: Sequence[int], room: int) -> list[int]:
     """The widths of columns that fit: the widest give way first, and the first column last of all."""
-    fitted = list(widths)
+    fitted = [min(width, max(room, NARROWEST)) for width in widths]
     while sum(fitted) > room and any(width > NARROWEST for width in fitted):
         others = max(range(1, len(fitted)), key=fitted.__getitem__, default=0)
         widest = others if fitted[others] > NARROWEST else 0

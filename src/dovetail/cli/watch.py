@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -109,11 +110,16 @@ class Line:
         if self._is_silent or line == self._last:
             return
         self._last = line
-        typer.echo(f"\r{line}\x1b[K" if self._is_terminal else line, nl=not self._is_terminal)
+        if self._is_terminal:
+            # A line that is wrapped could not be written over.
+            typer.echo(f"\r{line[: get_terminal_size().columns - 1]}\x1b[K", nl=False)
+        else:
+            typer.echo(line)
 
     def end(self) -> None:
+        """Leave the last line in full."""
         if self._is_terminal and self._last:
-            typer.echo("")
+            typer.echo(f"\r{self._last}\x1b[K")
 
     def _of(self, run: Run) -> str:
         told = [f"{shown(run.key)} on {shown(self._docket)}:", MARKS.get(run.state, "…"), run.state.value]
