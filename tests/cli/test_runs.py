@@ -86,6 +86,8 @@ async def test_an_unknown_key_is_said_in_one_line(docket: Docket, dovetail: Comm
 
 async def test_stored_text_cannot_steer_the_terminal(docket: Docket, dovetail: Commands) -> None:
     await docket.engine.schedule([NewRun("id", "evil\x1b[2J\nkey", "task\x07")])
+    await docket.pause("mail", reason="\x1b[2Jdown", owner="\x07ann")
+    assert "\x1b" not in (await dovetail("status")).out
     for command in (["ls"], ["snapshot"], ["show", "evil\x1b[2J\nkey"], ["graph", "evil\x1b[2J\nkey"]):
         said = await dovetail(*command)
         assert "\x1b" not in said.out, command

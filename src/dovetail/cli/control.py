@@ -32,6 +32,7 @@ Keys = Annotated[list[str], typer.Argument(help="The key of a run; several may b
 QueueName = Annotated[str, typer.Argument(help="The queue's name.")]
 
 BATCH = 1000
+DONE = ("cancelled", "stopping")
 MEANING = {
     "cancelled": "cancelled",
     "stopping": "is running, and was asked to stop",
@@ -50,9 +51,11 @@ def cancel(keys: Keys, as_json: AsJson = False, docket: DocketName = None, url: 
     if as_json:
         print_json(answers)
     for key, answer in answers.items() if not as_json else ():
-        is_done = answer in ("cancelled", "stopping")
-        typer.echo(f"{shown(key)} {MEANING[answer]}", err=not is_done)
-    if not all(answer in ("cancelled", "stopping") for answer in answers.values()):
+        if answer in DONE:
+            typer.echo(f"{shown(key)} {MEANING[answer]}")
+        else:
+            hint(f"the run {key!r} {MEANING[answer]}")
+    if not all(answer in DONE for answer in answers.values()):
         raise typer.Exit(NOT_FOUND)
 
 
@@ -115,7 +118,7 @@ def clear(
             async for page in pages(docket.engine.find, which):
                 # A run that has started in the meantime goes on.
                 answers = await docket.engine.cancel([run.key for run in page], running=False)
-                cleared += answers.count("cancelled")  # pyright: ignore[reportArgumentType] - a StrEnum's member
+                cleared += sum(answer == "cancelled" for answer in answers)
                 more(len(page))
         return docket.name, cleared
 
@@ -127,8 +130,8 @@ def clear(
 
 
 def _among(queues: list[str] | None, tasks: list[str] | None) -> str:
-    told = [f" in {', '.join(queues)}"] if queues else []
-    return "".join([*told, f" of {', '.join(tasks)}" if tasks else ""])
+    where = f" in {', '.join(queues)}" if queues else ""
+    return f"{where} of {', '.join(tasks)}" if tasks else where
 
 
 def pause(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ from dovetail.cli.options import (
 )
 from dovetail.cli.output import WRONG_USAGE, confirm, counting, hint, many, print_json, print_table, refuse
 from dovetail.cli.runs import filled, run_data, show
-from dovetail.cli.times import relative
+from dovetail.cli.times import now, relative
 
 if TYPE_CHECKING:
     from dovetail.deadletters import Failures
@@ -55,13 +54,13 @@ def ls(
 
     meant = Failures(task, queue, group, since, before, error)
 
-    async def work(docket: Docket) -> tuple[Page[Run], datetime]:
+    async def work(docket: Docket) -> Page[Run]:
         async def find(query: RunQuery) -> Page[Run]:
             return await page_of(docket.engine, meant, query.limit, query.cursor)
 
-        return await filled(find, RunQuery(limit=limit, cursor=cursor)), (await docket.engine.survey()).at
+        return await filled(find, RunQuery(limit=limit, cursor=cursor))
 
-    page, now = on_docket(work, url, docket)
+    page = on_docket(work, url, docket)
     if as_json:
         print_json({"runs": [run_data(run) for run in page], "cursor": page.cursor})
     elif not page.items:
@@ -69,7 +68,10 @@ def ls(
     else:
         print_table(
             ["KEY", "TASK", "FAILED", "TRIES", "ERROR"],
-            [(run.key, run.task, run.finished and relative(run.finished, now), run.attempt, run.error) for run in page],
+            [
+                (run.key, run.task, run.finished and relative(run.finished, now()), run.attempt, run.error)
+                for run in page
+            ],
         )
         if page.cursor is not None:
             hint(f"there are more; the next ones: --cursor {page.cursor}")

@@ -11,7 +11,7 @@ from dovetail.cli import adding, control, runs, sight
 from dovetail.cli.failed import failed
 from dovetail.cli.migrate import migrate
 from dovetail.cli.opening import Surroundings
-from dovetail.cli.output import INTERRUPTED, UNAVAILABLE
+from dovetail.cli.output import INTERRUPTED, UNAVAILABLE, shown
 from dovetail.cli.strikes import restore, strike, strikes
 from dovetail.cli.tasks import tasks
 from dovetail.cli.watch import watch
@@ -85,7 +85,7 @@ def main() -> None:
 
 def complaint(error: DovetailError | ModuleNotFoundError) -> tuple[str, int]:
     """What is said of an error, in one line, and the exit code."""
-    message = " ".join(str(error).split())
+    message = shown(" ".join(str(error).split()))
     if isinstance(error, ModuleNotFoundError):
         return f"{message}; run the command where it can be imported, or set PYTHONPATH", 1
     return message, UNAVAILABLE if isinstance(error, EngineUnavailable) else 1

@@ -24,7 +24,7 @@ from dovetail.cli.options import (
     read,
 )
 from dovetail.cli.output import hint, print_fields, print_json, print_table, refuse, shown
-from dovetail.cli.times import both, relative
+from dovetail.cli.times import both, now, relative
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -73,16 +73,16 @@ def ls(
         created_after=since, created_before=before, newest_first=not oldest_first, limit=limit, cursor=cursor,
     )  # fmt: skip
 
-    async def work(docket: Docket) -> tuple[Page[Run], datetime]:
-        return await filled(docket.engine.find, query), (await docket.engine.survey()).at
+    async def work(docket: Docket) -> Page[Run]:
+        return await filled(docket.engine.find, query)
 
-    page, now = on_docket(work, url, docket)
+    page = on_docket(work, url, docket)
     if as_json:
         print_json({"runs": [run_data(run) for run in page], "cursor": page.cursor})
     elif not page.items:
         typer.echo("nothing found")
     else:
-        print_runs(page.items, now)
+        print_runs(page.items, now())
         if page.cursor is not None:
             hint(f"there are more; the next ones: --cursor {page.cursor}")
 
@@ -100,14 +100,14 @@ async def filled(find: Callable[[RunQuery], Awaitable[Page[Run]]], query: RunQue
         query = query.but(limit=query.limit - len(page), cursor=page.cursor)
 
 
-def print_runs(runs: list[Run], now: datetime) -> None:
+def print_runs(runs: list[Run], at: datetime) -> None:
     """A row for each. The queue and the group are only shown where they tell something."""
     is_plain = all(run.queue == "default" for run in runs)
     print_table(
         ["KEY", "TASK", "STATE", "WHEN", "QUEUE", "WORKER", "ERROR"],
         [
             (
-                run.key, run.task, run.state, relative(happened(run), now), None if is_plain else run.queue,
+                run.key, run.task, run.state, relative(happened(run), at), None if is_plain else run.queue,
                 run.worker if run.state == "running" else None, run.error if run.state == "failed" else None,
             )
             for run in runs
@@ -142,11 +142,11 @@ def show(
 ) -> None:
     """Show the newest run of a key in full. State, times, attempts, errors and result; arguments if asked for."""
 
-    async def work(docket: Docket) -> tuple[Run, datetime, dict[str, Any]]:
+    async def work(docket: Docket) -> tuple[Run, dict[str, Any]]:
         run = await run_of(docket, key)
-        return run, (await docket.engine.survey()).at, _contents(docket, run, arguments)
+        return run, _contents(docket, run, arguments)
 
-    run, now, contents = on_docket(work, url, docket, tasks)
+    run, contents = on_docket(work, url, docket, tasks)
     if as_json:
         errors = [
             {"attempt": each.attempt, "at": each.at, "worker": each.worker, "failure": each.failure}
@@ -154,8 +154,8 @@ def show(
         ]
         print_json(run_data(run) | {"errors": errors} | contents)
         return
-    print_fields([*_fields(run, now), *contents.items()])
-    _print_errors(run, now, traceback)
+    print_fields([*_fields(run, now()), *contents.items()])
+    _print_errors(run, now(), traceback)
 
 
 async def run_of(docket: Docket, key: str) -> Run:
@@ -197,7 +197,7 @@ def _plain(value: Any) -> Any:
         return repr(value)
 
 
-def _fields(run: Run, now: datetime) -> list[tuple[str, object]]:
+def _fields(run: Run, at: datetime) -> list[tuple[str, object]]:
     from dovetail.tasks.declaring import tags_of
 
     progress = run.progress
@@ -210,10 +210,10 @@ def _fields(run: Run, now: datetime) -> list[tuple[str, object]]:
         ("priority", run.priority or None),
         ("group", run.group),
         ("tags", ", ".join(tags_of(run.headers))),
-        ("scheduled", both(run.created, now)),
-        ("due", both(run.due, now)),
-        ("started", both(run.started, now)),
-        ("finished", both(run.finished, now)),
+        ("scheduled", both(run.created, at)),
+        ("due", both(run.due, at)),
+        ("started", both(run.started, at)),
+        ("finished", both(run.finished, at)),
         ("worker", run.worker),
         ("attempt", run.attempt),
         ("crashes", f"{run.crashes} of {run.crash_limit}" if run.crashes else None),
@@ -225,13 +225,13 @@ def _fields(run: Run, now: datetime) -> list[tuple[str, object]]:
     ]
 
 
-def _print_errors(run: Run, now: datetime, traceback: bool) -> None:
+def _print_errors(run: Run, at: datetime, traceback: bool) -> None:
     if not run.errors:
         return
     typer.echo("\nerrors")
     for each in run.errors:
         on = f" on {shown(each.worker)}" if each.worker else ""
-        typer.echo(f"  attempt {each.attempt}, {both(each.at, now)}{on}")
+        typer.echo(f"  attempt {each.attempt}, {both(each.at, at)}{on}")
         typer.echo(f"    {shown(each.failure)}")
         for line in each.failure.traceback.splitlines() if traceback else ():
             typer.echo(f"    {shown(line)}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli import times
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, Limit, Tasks, Url
-from dovetail.cli.output import counting, many, print_json, print_table
+from dovetail.cli.output import counting, many, print_json, print_table, shown
 from dovetail.cli.runs import STATES, filled, happened, run_data
 from dovetail.cli.times import both, local, relative
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail.docket import Docket
     from dovetail.model import Run, RunQuery, WorkerInfo
-    from dovetail.queues import QueueInfo
+    from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Strike
 
 queues = typer.Typer(help="What is in which queue.", no_args_is_help=True)
@@ -62,10 +63,9 @@ def status(as_json: AsJson = False, docket: DocketName = None, url: Url = None) 
 async def _status(docket: Docket) -> Status:
     from dovetail.engine.registry import redacted
 
-    survey = await docket.engine.survey()
     found = await docket.queues()
     return Status(
-        docket.name, redacted(docket.url), survey.at, found, await docket.workers(), await docket.strikes()
+        docket.name, redacted(docket.url), times.now(), found, await docket.workers(), await docket.strikes()
     )  # fmt: skip
 
 
@@ -111,13 +111,11 @@ def _print_queues(found: Sequence[QueueInfo], now: datetime) -> None:
     )  # fmt: skip
     for queue in found:
         if queue.paused is not None:
-            typer.echo(_pause_line(queue, now))
+            typer.echo(shown(_pause_line(queue.name, queue.paused, now)))
 
 
-def _pause_line(queue: QueueInfo, now: datetime) -> str:
-    paused = queue.paused
-    assert paused is not None  # noqa: S101 - the caller has looked
-    told = [f"{queue.name} is paused"]
+def _pause_line(queue: str, paused: Pause, now: datetime) -> str:
+    told = [f"{queue} is paused"]
     told += [f"by {paused.owner}"] if paused.owner else []
     told += [f"since {both(paused.since, now)}"] if paused.since else []
     told += [f"until {both(paused.until, now)}"] if paused.until else []

@@ -10,10 +10,11 @@ from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
 from dovetail.cli.output import many, print_json, print_table
 from dovetail.cli.reading import value_in
-from dovetail.cli.times import relative
+from dovetail.cli.times import now, relative
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
+    from dovetail.strikelist import Strike
 
 strikes = typer.Typer(help="The strikes that are in force.", no_args_is_help=True)
 
@@ -94,10 +95,10 @@ def _told(function: str | None, parameter: str | None, operator: str, value: Any
 def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
     """List the strikes that are in force. What they forbid, who laid them, why and until when."""
 
-    async def work(docket: Docket) -> tuple[Any, Any]:
-        return await docket.strikes(), (await docket.engine.survey()).at
+    async def work(docket: Docket) -> list[Strike]:
+        return await docket.strikes()
 
-    found, now = on_docket(work, url, docket)
+    found = on_docket(work, url, docket)
     if as_json:
         print_json([{**_data(each), "value": repr(each.value) if each.parameter else None} for each in found])
     elif not found:
@@ -109,7 +110,7 @@ def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> N
                 (
                     each.function or "(all tasks)",
                     f"{each.parameter} {each.operator} {each.value!r}" if each.parameter else None,
-                    each.owner, each.since and relative(each.since, now), each.until and relative(each.until, now),
+                    each.owner, each.since and relative(each.since, now()), each.until and relative(each.until, now()),
                     each.reason,
                 )
                 for each in found
@@ -117,6 +118,6 @@ def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> N
         )  # fmt: skip
 
 
-def _data(strike: Any) -> dict[str, Any]:
+def _data(strike: Strike) -> dict[str, Any]:
     names = ("function", "parameter", "operator", "reason", "owner", "since", "until")
     return {name: getattr(strike, name) for name in names}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, Url
-from dovetail.cli.output import print_json, print_table, refuse
-from dovetail.cli.times import relative
+from dovetail.cli.output import NOT_FOUND, print_json, print_table, refuse
+from dovetail.cli.times import now, relative
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -27,11 +26,11 @@ SHOWN = 5
 def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
     """List the workers heard of lately. What they take, how busy they are and which tasks they know."""
 
-    async def work(docket: Docket) -> tuple[Sequence[WorkerInfo], datetime]:
-        return await docket.workers(), (await docket.engine.survey()).at
+    async def work(docket: Docket) -> Sequence[WorkerInfo]:
+        return await docket.workers()
 
-    found, now = on_docket(work, url, docket)
-    _tell(found, now, as_json, "no worker is running; start one with `dovetail worker`")
+    found = on_docket(work, url, docket)
+    _tell(found, as_json, "no worker is running; start one with `dovetail worker`")
 
 
 @workers.command("for-task")
@@ -43,18 +42,18 @@ def for_task(
 ) -> None:
     """List the workers that know a task. Exit code 3 if there is none."""
 
-    async def work(docket: Docket) -> tuple[Sequence[WorkerInfo], datetime]:
-        return await docket.task_workers(task), (await docket.engine.survey()).at
+    async def work(docket: Docket) -> Sequence[WorkerInfo]:
+        return await docket.task_workers(task)
 
-    found, now = on_docket(work, url, docket)
+    found = on_docket(work, url, docket)
     if not found and not as_json:
         refuse(f"no worker that is running knows the task {task!r}; start one with --tasks module:member")
-    _tell(found, now, as_json, "")
+    _tell(found, as_json, "")
     if not found:
-        raise typer.Exit(3)
+        raise typer.Exit(NOT_FOUND)
 
 
-def _tell(found: Sequence[WorkerInfo], now: datetime, as_json: bool, nobody: str) -> None:
+def _tell(found: Sequence[WorkerInfo], as_json: bool, nobody: str) -> None:
     if as_json:
         print_json(found)
     elif not found:
@@ -64,7 +63,7 @@ def _tell(found: Sequence[WorkerInfo], now: datetime, as_json: bool, nobody: str
             ["NAME", "SEEN", "BUSY", "QUEUES", "TASKS"],
             [
                 (
-                    each.name, each.last_seen and relative(each.last_seen, now), f"{each.running}/{each.concurrency}",
+                    each.name, each.last_seen and relative(each.last_seen, now()), f"{each.running}/{each.concurrency}",
                     ", ".join(each.queues) or "all", _some(sorted(each.tasks)),
                 )
                 for each in found
