@@ -39,10 +39,10 @@ async def test_a_running_task_is_asked_to_stop(docket: Docket, dovetail: Command
 async def test_a_run_goes_again_with_other_arguments(docket: Docket, dovetail: Commands, worker: Worker) -> None:
     execution = await docket.add(send, key="wrong")("nobody")
     await worker.run_until_finished()
-    said = await dovetail("retry", "wrong", "--args", '{"to": "ann"}', "--tasks", PATH)
+    said = await dovetail("retry", "wrong", "--args", '{"to": "ann", "amount": "2.50"}', "--tasks", PATH)
     assert said.out == "wrong goes again\n"
     await worker.run_until_finished()
-    assert await execution.get_result() == "1 to ann at None"
+    assert await execution.get_result() == "2.50 to ann at None"
 
 
 async def test_what_cannot_go_again_is_refused_in_one_line(docket: Docket, dovetail: Commands) -> None:

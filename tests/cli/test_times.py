@@ -98,4 +98,4 @@ def test_columns_that_do_not_fit_give_way_but_the_first() -> None:
 
 def test_text_is_shown_on_one_line_and_numbers_with_their_noun() -> None:
     assert shown("a\tb\n\x1b[2Jé\u202e") == r"a\tb\n\x1b[2Jé\u202e"
-    assert (many(1, "run"), many(12_000, "run"), many(0, "key", "keys")) == ("1 run", "12,000 runs", "0 keys")
+    assert (many(1, "run"), many(12_000, "run"), many(0, "key")) == ("1 run", "12,000 runs", "0 keys")

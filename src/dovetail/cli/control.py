@@ -22,7 +22,8 @@ from dovetail.cli.options import (
     end_of,
 )
 from dovetail.cli.output import NOT_FOUND, confirm, counting, hint, print_json, refuse, shown
-from dovetail.cli.reading import arguments_in
+from dovetail.cli.reading import arguments_in, fitted, known_task
+from dovetail.cli.runs import run_of
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -72,11 +73,15 @@ def retry(
     """Run again what is over, at once and with a clean slate. Exit code 3 if one of them cannot go again."""
     from dovetail.errors import CannotRetry, UnknownRun
 
-    positional, named = arguments_in(args) if args is not None else (None, None)
+    given = None if args is None else arguments_in(args)
 
     async def work(docket: Docket) -> dict[str, str]:
         refused: dict[str, str] = {}
         for key in keys:
+            positional, named = (None, None)
+            if given is not None:
+                run = await run_of(docket, key)
+                positional, named = fitted(await known_task(docket, run.task), *given)
             try:
                 await docket.retry(key, args=positional, kwargs=named)
             except (CannotRetry, UnknownRun) as error:

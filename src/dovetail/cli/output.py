@@ -105,8 +105,6 @@ def fitting(widths: Sequence[int], room: int) -> list[int]:
         others = max(range(1, len(fitted)), key=fitted.__getitem__, default=0)
         widest = others if fitted[others] > NARROWEST else 0
         fitted[widest] -= 1
-        if widest == 0 and fitted[0] <= NARROWEST:
-            break
     return fitted
 
 
@@ -122,9 +120,9 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
         typer.echo(f"{name:<{widest}}  {value}")
 
 
-def many(count: int, one: str, several: str | None = None) -> str:
+def many(count: int, what: str) -> str:
     """`1 run`, `2 runs`, `12,000 runs`."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def confirm(question: str, *, yes: bool, must: bool = True) -> None:
