@@ -16,6 +16,7 @@ STORES = ("memory", "redis", "postgres")
 
 ON_EVERY_STORE = (
     "tests/behaviors/",
+    "tests/cli/",
     "tests/schedules/test_keeping.py",
     "tests/sync/",
     "tests/tasks/test_declaring.py",

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url
-from dovetail.cli.output import NOT_FOUND, console, print_json, printable
+from dovetail.cli.output import NOT_FOUND, console, print_json, shown
 
 if TYPE_CHECKING:
     from dovetail.deploying import CheckReport, Finding
@@ -48,7 +48,7 @@ def _show(report: CheckReport) -> None:
     for finding in report.findings:
         if finding.task != task:
             task = finding.task
-            console.print(Text(printable(task), style="bold"))
+            console.print(Text(shown(task), style="bold"))
         _show_one(finding)
     more = "" if report.is_whole else "; there is more"
     what = "all would run" if report.is_fit else f"{report.count:,} would not run"
@@ -59,5 +59,5 @@ def _show(report: CheckReport) -> None:
 def _show_one(finding: Finding) -> None:
     others = finding.count - len(finding.keys)
     keys = ", ".join(finding.keys) + (f" and {others:,} more" if others else "")
-    console.print(Text(printable(f"  {finding.count:,} {finding.problem}: {finding.text}")))
-    console.print(Text(printable(f"      {keys}")))
+    console.print(Text(shown(f"  {finding.count:,} {finding.problem}: {finding.text}")))
+    console.print(Text(shown(f"      {keys}")))

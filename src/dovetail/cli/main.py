@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from importlib.metadata import version as installed_version
 
 import typer
 
+from dovetail.cli import adding, control, runs, sight
 from dovetail.cli.check import check
+from dovetail.cli.failed import failed
 from dovetail.cli.migrate import migrate
-from dovetail.cli.output import UNAVAILABLE
+from dovetail.cli.opening import Surroundings
+from dovetail.cli.output import INTERRUPTED, UNAVAILABLE, shown
 from dovetail.cli.schedules import app as schedules
+from dovetail.cli.strikes import restore, strike, strikes
+from dovetail.cli.tasks import tasks
+from dovetail.cli.watch import watch
 from dovetail.cli.why import why
 from dovetail.cli.worker import worker
+from dovetail.cli.workers import workers
 from dovetail.errors import DovetailError, EngineUnavailable
 
-app = typer.Typer(help="Dovetail runs Python functions in the background.", no_args_is_help=True, add_completion=True)
+# Plain help: what typer would draw with rich takes longer to import than all else.
+app = typer.Typer(
+    help="Dovetail runs Python functions in the background.", no_args_is_help=True, add_completion=True,
+    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["--help", "-h"]},
+)  # fmt: skip
 
 
 @app.callback()
@@ -26,11 +37,35 @@ def commands() -> None:
 @app.command()
 def version() -> None:
     """Print the installed version."""
+    from importlib.metadata import version as installed_version
+
     typer.echo(installed_version("dovetail-tasks"))
 
 
 app.command(name="worker")(worker)
+app.command(name="run", hidden=True)(worker)
 app.command(name="migrate")(migrate)
+app.command(name="status")(sight.status)
+app.command(name="snapshot")(sight.snapshot)
+app.command(name="ls")(runs.ls)
+app.command(name="find", hidden=True)(runs.ls)
+app.command(name="show")(runs.show)
+app.command(name="watch")(watch)
+app.command(name="graph")(runs.graph)
+app.command(name="add")(adding.add)
+app.command(name="enqueue", hidden=True)(adding.add)
+app.command(name="cancel")(control.cancel)
+app.command(name="retry")(control.retry)
+app.command(name="clear")(control.clear)
+app.command(name="pause")(control.pause)
+app.command(name="resume")(control.resume)
+app.command(name="strike")(strike)
+app.command(name="restore")(restore)
+app.add_typer(failed, name="failed")
+app.add_typer(sight.queues, name="queues")
+app.add_typer(strikes, name="strikes")
+app.add_typer(tasks, name="tasks")
+app.add_typer(workers, name="workers")
 app.add_typer(schedules, name="schedules")
 app.command(name="why")(why)
 app.command(name="check")(check)
@@ -39,11 +74,24 @@ app.command(name="check")(check)
 def main() -> None:
     """Run a command. What the user can mend is one line, not a traceback."""
     sys.path.insert(0, "")  # a module in the current directory can be named
+    Surroundings.is_command_alone = True
     try:
         app()
-    except EngineUnavailable as error:
-        typer.echo(f"dovetail: {error}", err=True)
-        sys.exit(UNAVAILABLE)
     except (DovetailError, ModuleNotFoundError) as error:
-        typer.echo(f"dovetail: {error}", err=True)
+        message, code = complaint(error)
+        typer.echo(f"dovetail: {message}", err=True)
+        sys.exit(code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Nobody reads any more. What is left in the buffer must not complain about it either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def complaint(error: DovetailError | ModuleNotFoundError) -> tuple[str, int]:
+    """What is said of an error, in one line, and the exit code."""
+    message = shown(" ".join(str(error).split()))
+    if isinstance(error, ModuleNotFoundError):
+        return f"{message}; run the command where it can be imported, or set PYTHONPATH", 1
+    return message, UNAVAILABLE if isinstance(error, EngineUnavailable) else 1

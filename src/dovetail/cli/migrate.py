@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dovetail.cli.options import Url
-from dovetail.clock import SYSTEM_CLOCK
-from dovetail.engine import Engine, Plans
-from dovetail.engine.registry import engine_for, redacted
+from dovetail.cli.options import AsJson, Url
+from dovetail.cli.output import print_json
 from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail.engine import Engine, Plans
 
 
 def migrate(
@@ -21,21 +21,37 @@ def migrate(
     sql: Annotated[bool, typer.Option("--sql", help="Print the whole schema as SQL, and do nothing.")] = False,
     roles: Annotated[bool, typer.Option("--roles", help="Print the roles as SQL, and do nothing.")] = False,
     to: Annotated[int | None, typer.Option(help="The version to stop at; the newest, if none is named.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Bring the schema of a store to the newest version. Safe while workers run, old ones and new."""
+    import asyncio
+
+    from dovetail.clock import SYSTEM_CLOCK
+    from dovetail.engine.registry import engine_for, redacted
+
     place = url or os.environ.get("DOVETAIL_URL") or "sqlite:///dovetail.db"
     engine: Any = engine_for(place, "dovetail", clock=SYSTEM_CLOCK, durability="durable")
     if sql or roles:
         typer.echo(_planned(engine, place).script() if sql else _planned(engine, place).roles())
     elif plan:
         missing = asyncio.run(_planned(engine, place).plan())
-        typer.echo("\n".join(missing) or "nothing to do")
+        _tell({"url": redacted(place), "missing": missing}, "\n".join(missing) or "nothing to do", as_json)
     else:
         version = asyncio.run(_migrate(engine, to))
-        typer.echo(f"{redacted(place)} has version {version}")
+        _tell({"url": redacted(place), "version": version}, f"{redacted(place)} has version {version}", as_json)
+
+
+def _tell(data: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(data)
+    else:
+        typer.echo(text)
 
 
 def _planned(engine: Engine, place: str) -> Plans:
+    from dovetail.engine import Plans
+    from dovetail.engine.registry import redacted
+
     if not isinstance(engine, Plans):
         raise UsageError(f"{redacted(place)} has no schema to plan for")
     return engine

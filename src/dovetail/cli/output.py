@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import os
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import msgspec
 import typer
-from rich.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
 
 NOT_FOUND = 3
 """The exit code of a command whose answer is no: an unknown key, a check that found something."""
 UNAVAILABLE = 4
 """The exit code when the store cannot be reached: the same command may work later."""
+WRONG_USAGE = 2
+"""The exit code when the command was written wrongly."""
+INTERRUPTED = 130
+"""The exit code when Ctrl-C ended the command."""
 
-console = Console(highlight=False)
+UNBOUNDED = 10_000
+"""The width of what is not shown on a terminal: nothing is cut off for a program that reads it."""
 
 
-def printable(text: str) -> str:
-    """Stored text as a terminal may be given it: what could steer one shows as an escape."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+GAP = 2
+"""Between two columns."""
+NARROWEST = 8
+"""What is left of a column that has to give way."""
+
+
+class _Console:
+    """rich's console, which is only imported once something is shown on it."""
+
+    _made: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            from rich.console import Console
+
+            self._made = Console(highlight=False)
+        return getattr(self._made, name)
+
+
+console = cast("Console", _Console())
 
 
 def print_json(data: Any) -> None:
     """One document, indented, with moments and durations as ISO 8601 writes them."""
+    import msgspec
+
     typer.echo(msgspec.json.format(msgspec.json.encode(data, enc_hook=str), indent=2).decode())
 
 
@@ -30,3 +61,97 @@ def refuse(message: str, code: int = NOT_FOUND) -> NoReturn:
     """End the command with one line on standard error."""
     typer.echo(f"dovetail: {message}", err=True)
     raise typer.Exit(code)
+
+
+def hint(message: str) -> None:
+    """Say something beside the answer, where it is in nobody's way."""
+    typer.echo(f"dovetail: {message}", err=True)
+
+
+def shown(value: object) -> str:
+    """A value as text on one line: what would steer a terminal is escaped."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table, as wide as the terminal allows. A column in which nothing stands is left out."""
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [["" if cell is None else shown(cell) for cell in row] for row in rows]
+    kept = [place for place in range(len(headings)) if any(row[place] for row in cells)]
+    natural = [max(cell_len(headings[place]), *(cell_len(row[place]) for row in cells)) for place in kept]
+    table = Table(box=None, header_style="bold", padding=(0, GAP, 0, 0), pad_edge=False)
+    for place, width in zip(kept, fitting(natural, _width() - GAP * len(kept)), strict=True):
+        is_number = all(row[place].replace(",", "").isdecimal() for row in cells if row[place])
+        # The first column names what the row is about: it is folded rather than cut off.
+        table.add_column(
+            headings[place], justify="right" if is_number and place > 0 else "left", no_wrap=place > 0, width=width,
+            overflow="fold" if place == 0 else "ellipsis",
+        )  # fmt: skip
+    for row in cells:
+        table.add_row(*(Text(row[place]) for place in kept))
+    with console.capture() as printed:
+        console.print(table, width=_width())
+    for line in printed.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+def fitting(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns that fit: the widest give way first, and the first column last of all."""
+    fitted = [min(width, max(room, NARROWEST)) for width in widths]
+    while sum(fitted) > room and any(width > NARROWEST for width in fitted):
+        others = max(range(1, len(fitted)), key=fitted.__getitem__, default=0)
+        widest = others if fitted[others] > NARROWEST else 0
+        fitted[widest] -= 1
+    return fitted
+
+
+def _width() -> int:
+    return console.width if console.is_terminal or os.environ.get("COLUMNS") else UNBOUNDED
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one a line; what is nothing is left out."""
+    told = [(name, shown(value)) for name, value in fields if value not in (None, "", (), [])]
+    widest = max((len(name) for name, _ in told), default=0)
+    for name, value in told:
+        typer.echo(f"{name:<{widest}}  {value}")
+
+
+def many(count: int, what: str) -> str:
+    """`1 run`, `2 runs`, `12,000 runs`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def confirm(question: str, *, yes: bool, must: bool = True) -> None:
+    """Go on if the answer is yes. Without a terminal there is nobody to ask: `--yes` has to say it, if it must."""
+    if yes:
+        return
+    if sys.stdin.isatty():
+        if not typer.confirm(f"{question}?", err=True):
+            refuse("nothing was done")
+    elif must:
+        refuse(f"{question}? Say so with --yes; nothing was done", WRONG_USAGE)
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[int], None]]:
+    """Shows on a terminal how far long work is; elsewhere it says nothing."""
+    total = 0
+    is_shown = sys.stderr.isatty()
+
+    def add(more: int) -> None:
+        nonlocal total
+        total += more
+        if is_shown:
+            sys.stderr.write(f"\r{total:,} {what} …\x1b[K")
+            sys.stderr.flush()
+
+    try:
+        yield add
+    finally:
+        if is_shown and total:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

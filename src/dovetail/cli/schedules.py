@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url
-from dovetail.cli.output import console, print_json, refuse
+from dovetail.cli.output import console, print_json, refuse, shown
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -263,14 +263,9 @@ def _print_table(schedules: list[Schedule]) -> None:
         table.add_column(heading)
     for each in schedules:
         coming = "paused" if each.next_time is None else f"{each.next_time:%Y-%m-%d %H:%M:%S%z}"
-        table.add_row(*(escape(_plain(text)) for text in (each.name, each.task, _when(each), coming)))
+        table.add_row(*(escape(shown(text)) for text in (each.name, each.task, _when(each), coming)))
     console.print(table)
 
 
 def _say(text: str) -> None:
-    typer.echo(_plain(text))
-
-
-def _plain(text: str) -> str:
-    """Stored text may hold anything: what would move the cursor is shown escaped."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    typer.echo(shown(text))

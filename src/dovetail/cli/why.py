@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.options import AsJson, DocketName, Url
-from dovetail.cli.output import NOT_FOUND, console, print_json, printable
+from dovetail.cli.output import NOT_FOUND, console, print_json, shown
 
 if TYPE_CHECKING:
     from dovetail.why import Why
@@ -42,8 +42,8 @@ def why(
 
 def _show(found: Why) -> None:
     if found.is_known:
-        typer.echo(printable(f"{found.key} ({found.task}) is {found.state}."))
+        typer.echo(shown(f"{found.key} ({found.task}) is {found.state}."))
     table = Table.grid(padding=(0, 2))
     for cause in found.causes:
-        table.add_row(cause.code.value, Text(printable(cause.text)))
+        table.add_row(cause.code.value, Text(shown(cause.text)))
     console.print(table)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import DocketName, Tasks, Url
+from dovetail.cli.options import DocketName, Tasks, Url, duration
 
 
 def worker(
@@ -24,33 +22,96 @@ def worker(
         list[str] | None,
         typer.Option(help="A queue to take, as name, name=weight or name=weight:concurrency; all, if none is named."),
     ] = None,
+    queues: Annotated[str | None, typer.Option(help="Queues to take, separated by commas.")] = None,
     ageing: Annotated[
-        float | None, typer.Option(help="Seconds that a run is due until its priority counts as one more.", min=0.001)
+        timedelta | None,
+        typer.Option(
+            parser=duration, metavar="DURATION", help="How long a run is due until its priority counts as one more."
+        ),
     ] = None,
-    lease: Annotated[float, typer.Option(help="Seconds until a silent worker's runs start elsewhere.")] = 10,
-    grace: Annotated[float, typer.Option(help="Seconds that running work has to end when stopped.")] = 25,
+    redelivery_timeout: Annotated[
+        timedelta,
+        typer.Option(
+            "--lease",
+            "--redelivery-timeout",
+            parser=duration,
+            metavar="DURATION",
+            help="How long until a silent worker's runs start elsewhere.",
+            envvar="DOVETAIL_WORKER_REDELIVERY_TIMEOUT",
+        ),
+    ] = timedelta(seconds=10),
+    grace: Annotated[
+        timedelta,
+        typer.Option(parser=duration, metavar="DURATION", help="How long running work has to end when stopped."),
+    ] = timedelta(seconds=25),
+    reconnection_delay: Annotated[
+        timedelta,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="How long to wait before a lost store is tried again.",
+            envvar="DOVETAIL_WORKER_RECONNECTION_DELAY",
+        ),
+    ] = timedelta(seconds=5),
+    minimum_check_interval: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="Of docket's; nothing is polled here.")
+    ] = timedelta(milliseconds=100),
+    scheduling_resolution: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="Of docket's; nothing is polled here.")
+    ] = timedelta(milliseconds=250),
+    message_batch: Annotated[
+        int,
+        typer.Option(min=1, help="How many runs are claimed in one call.", envvar="DOVETAIL_WORKER_MESSAGE_BATCH"),
+    ] = 1000,
+    schedule_automatic_tasks: Annotated[
+        bool,
+        typer.Option(
+            help="Schedule the perpetual tasks that start by themselves.",
+            envvar="DOVETAIL_WORKER_SCHEDULE_AUTOMATIC_TASKS",
+        ),
+    ] = True,
+    enable_internal_instrumentation: Annotated[
+        bool, typer.Option(help="Trace Dovetail's own calls of the store as well.")
+    ] = False,
+    fallback_task: Annotated[
+        str | None,
+        typer.Option(help="What runs for a task that is not known, as module:member.", envvar="DOVETAIL_FALLBACK_TASK"),
+    ] = None,
+    dependencies: Annotated[
+        str | None,
+        typer.Option(help="Dependencies around every task, as module:member.", envvar="DOVETAIL_WORKER_DEPENDENCIES"),
+    ] = None,
     middleware: Annotated[
         str | None, typer.Option(help="A list of middleware, as module:member.", envvar="DOVETAIL_MIDDLEWARE")
     ] = None,
-    until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
-    once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
+    until_finished: Annotated[bool, typer.Option("--until-finished", help="Stop once nothing is left to do.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run what is due now, then stop.")] = False,
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
 ) -> None:
-    """Run a worker until it is told to stop (SIGTERM or SIGINT; a second one hurries it)."""
+    """Run a worker until it is told to stop. By SIGTERM or SIGINT; a second one hurries it."""
+    import asyncio
+    import logging
+
     from dovetail.errors import InvalidArgument, InvalidType
     from dovetail.queues import Queue, taken
     from dovetail.worker import Worker
 
     try:
-        queues = [Queue.parse(each) for each in queue or ()]
-        taken(queues)
+        chosen = [Queue.parse(each) for each in (*(queue or ()), *_names(queues))]
+        taken(chosen)
     except (InvalidArgument, InvalidType) as error:
         raise typer.BadParameter(str(error), param_hint="--queue") from None
     logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     asyncio.run(
         Worker.run(
-            docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
-            queues=queues, shutdown_grace=timedelta(seconds=grace), once=once,
-            middleware=middleware or (), ageing=None if ageing is None else timedelta(seconds=ageing),
+            docket, url, name, concurrency, redelivery_timeout, reconnection_delay, minimum_check_interval,
+            scheduling_resolution, schedule_automatic_tasks, enable_internal_instrumentation,
+            until_finished=until_finished, tasks=tasks, fallback_task=fallback_task, message_batch=message_batch,
+            dependencies=dependencies, queues=chosen, shutdown_grace=grace, once=once, middleware=middleware or (),
+            ageing=ageing,
         )
     )  # fmt: skip
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

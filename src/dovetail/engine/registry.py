@@ -26,13 +26,13 @@ def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **option
 def redacted(url: str) -> str:
     """The URL as it may be shown: without its passwords, wherever they stand, and even if they are not written as they
     should be."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     rest = _OPTION.sub(_masked, rest)
     credentials, at, place = rest.rpartition("@")  # the last of all: a password may hold whatever ends a host
     user, colon, _ = credentials.partition(":")
     if not at or not colon or rest.startswith("/"):
         return scheme + separator + rest
-    return f"{scheme}://{user}:***@{place}"
+    return f"{scheme}{separator}{user}:***@{place}"
 
 
 def _masked(option: re.Match[str]) -> str:

@@ -1,0 +1,123 @@
+"""The commands that forbid calls and allow them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dovetail.cli.opening import on_docket
+from dovetail.cli.options import AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
+from dovetail.cli.output import many, print_json, print_table
+from dovetail.cli.reading import value_in
+from dovetail.cli.times import now, relative
+
+if TYPE_CHECKING:
+    from dovetail.docket import Docket
+    from dovetail.strikelist import Strike
+
+strikes = typer.Typer(help="The strikes that are in force.", no_args_is_help=True)
+
+Function = Annotated[str, typer.Argument(help="The task's name; '*' or '' for any.")]
+Parameter = Annotated[str | None, typer.Argument(help="A parameter's name; '*' or '' for none.")]
+Comparison = Annotated[str, typer.Argument(metavar="OPERATOR", help="One of == != > >= < <= between.")]
+Value = Annotated[
+    str | None, typer.Argument(help="What to compare with: text, or type:text, such as int:42 or json:[10,20].")
+]
+
+
+def strike(
+    function: Function,
+    parameter: Parameter = None,
+    operator: Comparison = "==",
+    value: Value = None,
+    reason: Reason = None,
+    owner: Owner = None,
+    until: Until = None,
+    lasting: For = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Only count what would be kept from starting.")] = False,
+    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    docket: DocketName = None,
+    url: Url = None,
+) -> None:
+    """Forbid calls, of a task or with such an argument. What waits of them never starts; what runs goes on."""
+    words = _words(function, parameter, operator, value)
+    end = end_of(until, lasting)
+
+    async def work(docket: Docket) -> int | None:
+        if preview:
+            return await docket.preview_strike(*words).count()
+        await docket.strike(*words, reason=reason, owner=owner, until=end)
+        return None
+
+    hit = on_docket(work, url, docket, tasks, may_make=True)
+    if hit is None:
+        typer.echo(f"Striking {_told(*words)}")
+    else:
+        typer.echo(f"{many(hit, 'waiting run')} would be kept from starting by striking {_told(*words)}")
+
+
+def restore(
+    function: Function,
+    parameter: Parameter = None,
+    operator: Comparison = "==",
+    value: Value = None,
+    docket: DocketName = None,
+    url: Url = None,
+) -> None:
+    """Allow again what a strike of the same words forbade. What it has cancelled does not come back."""
+    words = _words(function, parameter, operator, value)
+
+    async def work(docket: Docket) -> None:
+        await docket.restore(*words)
+
+    on_docket(work, url, docket)
+    typer.echo(f"Restoring {_told(*words)}")
+
+
+Words = tuple[str | None, str | None, Any, Any]
+
+
+def _words(function: str, parameter: str | None, operator: str, value: str | None) -> Words:
+    task = None if function in ("", "*") else function
+    about = None if parameter in ("", "*") else parameter
+    if task is None and about is None:
+        raise typer.BadParameter("name a task, a parameter, or both: a strike of everything is a pause of all queues")
+    return task, about, operator, value_in(value)
+
+
+def _told(function: str | None, parameter: str | None, operator: str, value: Any) -> str:
+    about = "" if parameter is None else f" {parameter} {operator} {value!r}"
+    return f"{function or '(all tasks)'}{about}"
+
+
+@strikes.command("ls")
+def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
+    """List the strikes that are in force. What they forbid, who laid them, why and until when."""
+
+    async def work(docket: Docket) -> list[Strike]:
+        return await docket.strikes()
+
+    found = on_docket(work, url, docket)
+    if as_json:
+        print_json([{**_data(each), "value": repr(each.value) if each.parameter else None} for each in found])
+    elif not found:
+        typer.echo("nothing is stricken")
+    else:
+        print_table(
+            ["TASK", "CONDITION", "OWNER", "SINCE", "UNTIL", "REASON"],
+            [
+                (
+                    each.function or "(all tasks)",
+                    f"{each.parameter} {each.operator} {each.value!r}" if each.parameter else None,
+                    each.owner, each.since and relative(each.since, now()), each.until and relative(each.until, now()),
+                    each.reason,
+                )
+                for each in found
+            ],
+        )  # fmt: skip
+
+
+def _data(strike: Strike) -> dict[str, Any]:
+    names = ("function", "parameter", "operator", "reason", "owner", "since", "until")
+    return {name: getattr(strike, name) for name in names}

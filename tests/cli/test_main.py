@@ -1,0 +1,105 @@
+"""The command as a process: how it starts, how it ends, and what it never shows."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dovetail import Docket
+from tests.cli.commands import Commands, run, run_apart
+from tests.cli.tasks_for_commands import count
+
+HEAVY = ("asyncio.", "dovetail.docket", "dovetail.engine", "dovetail.worker", "rich", "msgspec", "opentelemetry")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nsys.argv = ['dovetail', '--help']\nfrom dovetail.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = done.stderr.split()
+    assert "typer" in loaded
+    assert [name for name in loaded if name.startswith(HEAVY)] == []
+    assert "Commands:" in done.stdout
+
+
+def test_the_shell_completes_names_of_commands_and_no_store_is_opened(folder: Path) -> None:
+    words = {"COMP_WORDS": "dovetail failed re", "COMP_CWORD": "2", "_DOVETAIL_COMPLETE": "complete_bash"}
+    script = Path(sys.executable).parent / "dovetail"
+    done = subprocess.run([script], capture_output=True, text=True, cwd=folder, env={**os.environ, **words}, timeout=60)
+    assert done.stdout.split() == ["retry"]
+    assert os.listdir(folder) == []
+
+
+def test_a_module_of_the_current_directory_can_be_named(folder: Path) -> None:
+    (folder / "shop.py").write_text("async def sell(what: str) -> None:\n    print('sold', what)\n\n\ntasks = [sell]\n")
+    place = {"DOVETAIL_URL": f"sqlite:///{folder / 'shop.db'}", "DOVETAIL_TASKS": "shop:tasks"}
+    assert run_apart("add", "sell", "--args", '{"what": "tea"}', "--key", "tea", folder=folder, **place).out == "tea\n"
+    done = run_apart("run", "--once", "--queues", "default,other", folder=folder, **place)
+    assert done.out == "sold tea\n"
+    assert run_apart("watch", "tea", folder=folder, **place).code == 0
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql"])
+@pytest.mark.parametrize("command", [("status",), ("ls",), ("tasks", "trace"), ("migrate",), ("worker", "--once")])
+def test_a_store_that_cannot_be_reached_is_one_line_without_a_password(scheme: str, command: tuple[str, ...]) -> None:
+    if command[0] == "worker" and scheme == "redis":
+        pytest.skip("see the tests of workers: they wait for their store")
+    said = run((*command, "--url", f"{scheme}://ann:sesame@127.0.0.1:1/0"))
+    assert "sesame" not in said.out + said.err
+    if command != ("migrate",) or scheme != "redis":
+        assert (said.code, len(said.err.splitlines())) == (4, 1)
+
+
+def test_a_url_that_is_wrong_is_one_line_without_a_password() -> None:
+    for url in ("nosuch://ann:sesame@host/db", "ann:sesame@host", "redis://ann:sesame@host/notanumber"):
+        said = run(("status", "--url", url))
+        assert (said.code, len(said.err.splitlines())) == (1, 1), url
+        assert "sesame" not in said.out + said.err
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(folder: Path) -> None:
+    url = f"sqlite:///{folder / 'slip.db'}"
+    for command in (["status"], ["ls"], ["clear"], ["cancel", "key"], ["failed", "ls"]):
+        said = run((*command, "--url", url))
+        assert (said.code, said.out) == (3, "")
+        assert "check --url, or run `dovetail migrate`" in said.err
+    assert os.listdir(folder) == []
+
+
+def test_a_docket_in_memory_is_another_process_own() -> None:
+    said = run_apart("status", "--url", "memory://")
+    assert said.code == 1
+    assert said.err.startswith("dovetail: a memory:// docket is not supported here")
+    assert "Traceback" not in said.err
+
+
+def test_a_file_that_is_something_else_is_one_line(folder: Path) -> None:
+    (folder / "letter.txt").write_text("Dear Sir or Madam, " * 500)
+    said = run(("status", "--url", f"sqlite:///{folder / 'letter.txt'}"))
+    assert (said.code, len(said.err.splitlines())) == (1, 1)
+
+
+async def test_a_reader_that_goes_away_is_no_error(docket: Docket, url: str) -> None:
+    await docket.add_many([docket.call(count, key=f"{number:0>500}")(number) for number in range(400)])
+    command = f"{sys.executable} -m dovetail ls --limit 400 --url '{url}' --docket tests | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("KEY")
+    assert done.stderr == ""
+
+
+async def test_control_c_is_quiet(docket: Docket, url: str, dovetail: Commands) -> None:
+    await dovetail("add", "trace", "-a", '["hi"]', "--key", "later", "--in", "1h")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "dovetail", "watch", "later", "--url", url, "--docket", "tests"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert watching.stdout is not None
+    assert "scheduled" in watching.stdout.readline()
+    watching.send_signal(signal.SIGINT)
+    _, errors = watching.communicate(timeout=30)
+    assert (watching.returncode, errors) == (130, "")
