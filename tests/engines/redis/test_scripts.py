@@ -58,7 +58,7 @@ async def test_every_key_is_described_in_the_prelude(valkey: Server) -> None:
     docket = new_id()
     async with engine(valkey.url, docket) as opened:
         slots, rate = Limit("slots", 1), Limit("rate", 1, DAY)
-        kept = Retention.of(DAY)
+        kept = Retention.of(DAY).but(keep=10)
         runs = [a_run(f"{n}", limits=(slots,), group="group", retention=kept, priority=1) for n in range(2)]
         await opened.schedule([*runs, a_run("later", due=DAY), a_run("child", after=("later",)), a_run("queued")])
         (first,) = await take(opened, 1)
