@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ PAGE = 1000
 EXAMPLES = 5
 OWN = "dovetail."
 """How the names of tasks begin that Dovetail itself schedules: every worker knows its own."""
+_ANY_NUMBER = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"\[\d+\]")
 
 
@@ -76,6 +78,8 @@ class Reason(NamedTuple):
     text: str
 
 
+Group = tuple[str, Reason]
+"""A task, and what is wrong with some of its runs."""
 UNKNOWN = Reason(Problem.UNKNOWN_TASK, "no task of that name is registered")
 
 
@@ -85,9 +89,9 @@ class Fitting:
 
     tasks: Mapping[str, TaskFunction]
     codec: Codec
-    _found: dict[tuple[str, Reason], list[str]] = field(default_factory=dict[tuple[str, Reason], list[str]])
-    _counts: dict[tuple[str, Reason], int] = field(default_factory=dict[tuple[str, Reason], int])
     checked: int = 0
+    _counts: Counter[Group] = field(default_factory=Counter[Group])
+    _examples: dict[Group, list[str]] = field(default_factory=dict[Group, list[str]])
 
     def check(self, run: Run) -> None:
         self.checked += 1
@@ -95,8 +99,8 @@ class Fitting:
         if reason is None:
             return
         group = (run.task, reason)
-        self._counts[group] = self._counts.get(group, 0) + 1
-        examples = self._found.setdefault(group, [])
+        self._counts[group] += 1
+        examples = self._examples.setdefault(group, [])
         if len(examples) < EXAMPLES:
             examples.append(run.key)
 
@@ -104,7 +108,7 @@ class Fitting:
         """By task, and of each task the most frequent first."""
         groups = sorted(self._counts.items(), key=lambda each: (each[0][0], -each[1]))
         return tuple(
-            Finding(task, reason.problem, reason.text, count, tuple(self._found[task, reason]))
+            Finding(task, reason.problem, reason.text, count, tuple(self._examples[task, reason]))
             for (task, reason), count in groups
         )
 
@@ -144,9 +148,6 @@ def _missing(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Re
         if is_needed and name not in given and name not in injected:
             return Reason(Problem.MISSING_ARGUMENT, f"the argument {name!r} is missing")
     return None
-
-
-_ANY_NUMBER = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def _wrong(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:

@@ -189,6 +189,18 @@ class TestReading:
             assert len(docket.task_workers("double")) == 1
             assert docket.task_workers("shout") == []
 
+    def test_why_a_run_is_not_running(self, docket: Docket) -> None:
+        execution = docket.add(double, key="k", when=later())(1)
+        assert docket.why(execution).cause.code == "scheduled"
+        assert docket.why("k").id == execution.id
+        assert not docket.why("nobody").is_known
+
+    def test_what_would_not_run(self, docket: Docket, url: str) -> None:
+        docket.add(double)(1)
+        assert docket.check().is_fit
+        with Docket("tests", url) as stranger:
+            assert stranger.check().count == 1
+
 
 class TestThreads:
     def test_threads_share_a_docket(self, docket: Docket) -> None:

@@ -91,6 +91,15 @@ def test_a_worker_that_was_not_heard_of_is_not_alive() -> None:
     assert answer.cause.facts["last_seen"] == NOW - MINUTE
 
 
+def test_a_worker_that_speaks_seldom_is_given_time() -> None:
+    seldom = ANN.but(last_seen=NOW - MINUTE, interval=MINUTE)
+    assert why(a_run(), seldom, silence=10 * SECOND).codes == (CauseCode.READY,)
+
+
+def test_a_run_whose_surroundings_could_not_be_seen_is_not_said_to_lack_a_worker() -> None:
+    assert judge(Facts("k", NOW, a_run())).codes == (CauseCode.READY,)
+
+
 def test_the_limit_that_it_is_parked_on_comes_first() -> None:
     run = a_run(state=State.SCHEDULED, parked_on=RATE.key, limits=(SLOTS, RATE))
     uses = (LimitUse(SLOTS, 2), LimitUse(RATE, 10, opens=NOW + MINUTE))

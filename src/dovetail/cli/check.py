@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url
 from dovetail.cli.output import NOT_FOUND, console, print_json, shown
@@ -44,20 +43,22 @@ def check(
 
 
 def _show(report: CheckReport) -> None:
+    from rich.text import Text
+
     task = None
     for finding in report.findings:
         if finding.task != task:
             task = finding.task
             console.print(Text(shown(task), style="bold"))
-        _show_one(finding)
+        for line in _lines(finding):
+            console.print(Text(line))
     more = "" if report.is_whole else "; there is more"
     what = "all would run" if report.is_fit else f"{report.count:,} would not run"
     runs = "1 run" if report.checked == 1 else f"{report.checked:,} runs"
     console.print(f"{runs} checked{more}: {what}")
 
 
-def _show_one(finding: Finding) -> None:
+def _lines(finding: Finding) -> list[str]:
     others = finding.count - len(finding.keys)
     keys = ", ".join(finding.keys) + (f" and {others:,} more" if others else "")
-    console.print(Text(shown(f"  {finding.count:,} {finding.problem}: {finding.text}")))
-    console.print(Text(shown(f"      {keys}")))
+    return [shown(f"  {finding.count:,} {finding.problem}: {finding.text}"), shown(f"      {keys}")]

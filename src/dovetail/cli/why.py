@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from dovetail.cli.options import AsJson, DocketName, Url
 from dovetail.cli.output import NOT_FOUND, console, print_json, shown
@@ -41,6 +39,9 @@ def why(
 
 
 def _show(found: Why) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     if found.is_known:
         typer.echo(shown(f"{found.key} ({found.task}) is {found.state}."))
     table = Table.grid(padding=(0, 2))

@@ -9,6 +9,7 @@ import collections.abc
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import (
     Annotated,
     Any,
@@ -160,26 +161,29 @@ def _keyed(kind: Any) -> Fit:
         if not isinstance(value, dict):
             return _refusal(value, name_of(kind))
         given = cast("dict[str, Any]", value)
-        fields = {name: fit_of(hint) for name, hint in _fields(kind).items() if name in given}
-        missing = next((name for name, hint in _fields(kind).items() if _is_missing(kind, name, hint, given)), None)
+        required, fits = _fields(kind)
+        missing = next((name for name in required if name not in given), None)
         if missing is not None:
             return Misfit("", f"the key {missing!r} of {name_of(kind)} is missing")
-        return _first((f"[{name!r}]", each(given[name])) for name, each in fields.items() if each)
+        return _first((f"[{name!r}]", each(given[name])) for name, each in fits.items() if name in given)
 
     return fit
 
 
-def _fields(kind: Any) -> Mapping[str, Any]:
+@lru_cache(maxsize=1024)
+def _fields(kind: Any) -> tuple[list[str], dict[str, Fit]]:
+    """The keys that a TypedDict must have, and what looks at those that have a hint worth looking at."""
     try:
-        return get_type_hints(kind, include_extras=True)
+        hints = get_type_hints(kind, include_extras=True)
     except Exception:  # a name that only type checkers see
-        return {}
-
-
-def _is_missing(kind: Any, name: str, hint: Any, given: Mapping[str, Any]) -> bool:
+        return [], {}
     # The class itself does not see through annotations that are text.
-    is_needed = get_origin(hint) is Required or (name in kind.__required_keys__ and get_origin(hint) is not NotRequired)
-    return is_needed and name not in given
+    required = [
+        name
+        for name, hint in hints.items()
+        if get_origin(hint) is Required or (name in kind.__required_keys__ and get_origin(hint) is not NotRequired)
+    ]
+    return required, {name: fit for name, hint in hints.items() if (fit := fit_of(hint))}
 
 
 def _first(found: Iterable[tuple[str, Misfit | None]]) -> Misfit | None:

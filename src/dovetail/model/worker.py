@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dovetail.model.noun import Noun
 
@@ -30,6 +30,7 @@ class WorkerInfo(Noun, frozen=True):
     pid: int = 0
     started: datetime | None = None
     leaving: bool = False  # its last word: the store forgets it
+    interval: timedelta | None = None  # between its heartbeats
     has_fallback: bool = False  # it also runs tasks that it does not know
     blocked: Blockage | None = None  # its event loop does not turn
 

@@ -9,6 +9,9 @@ from datetime import datetime, timedelta
 from dovetail.holds import Strike
 from dovetail.model import Hold, LimitUse, Run, Standing, WorkerInfo
 
+MISSED = 5
+"""Heartbeats that a worker may miss before it counts as gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -35,11 +38,18 @@ class Facts:
     @property
     def workers(self) -> list[WorkerInfo]:
         """Those that are alive."""
-        kept = self.standing.workers if self.standing else ()
-        return [each for each in kept if each.last_seen is None or each.last_seen > self.at - self.silence]
+        return [worker for worker in self._kept if self._is_alive(worker)]
 
     @property
     def silent(self) -> list[WorkerInfo]:
         """Those that have not been heard of for too long."""
-        kept = self.standing.workers if self.standing else ()
-        return [each for each in kept if each not in self.workers]
+        return [worker for worker in self._kept if not self._is_alive(worker)]
+
+    @property
+    def _kept(self) -> tuple[WorkerInfo, ...]:
+        return self.standing.workers if self.standing else ()
+
+    def _is_alive(self, worker: WorkerInfo) -> bool:
+        # One that speaks seldom has more time: this program may be set up otherwise than the worker is.
+        silence = max(self.silence, worker.interval * MISSED) if worker.interval else self.silence
+        return worker.last_seen is None or worker.last_seen > self.at - silence

@@ -18,7 +18,7 @@ from dovetail.why.answers import Why
 from dovetail.why.facts import Facts
 from dovetail.why.judging import judge
 
-ATTEMPTS = 3
+ATTEMPTS = 10
 """How often a run is read again because it changed while its surroundings were looked at."""
 RELATIVES = 100
 """How many parents and slot holders are read at most."""

@@ -105,6 +105,8 @@ def pause(facts: Facts, run: Run) -> Iterator[Cause]:
 
 
 def workers(facts: Facts, run: Run) -> Iterator[Cause]:
+    if facts.standing is None:
+        return  # it moves so fast that its surroundings could not be seen
     alive = facts.workers
     if not alive:
         yield _nobody(facts)
@@ -205,7 +207,7 @@ def turn(facts: Facts, run: Run) -> Cause:
     takers = _takers(facts, run)
     busy = [worker for worker in takers if worker.blocked is not None or worker.running >= worker.concurrency > 0]
     before = _position(facts.ahead)
-    if len(busy) < len(takers):
+    if not takers or len(busy) < len(takers):
         text = "Nothing is in its way: a worker takes it when it next looks."
         return Cause(CauseCode.READY, f"{text} {before}" if facts.ahead else text, {"ahead": facts.ahead})
     slots = sum(worker.concurrency for worker in busy)

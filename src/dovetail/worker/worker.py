@@ -445,7 +445,7 @@ class Crew:
             worker.name, tasks=frozenset(self._docket.tasks), id=worker.id, queues=worker.queues,
             concurrency=worker.concurrency, running=len(self.roster.running), host=socket.gethostname(),
             pid=os.getpid(), started=self._started, has_fallback=worker.fallback_task is not None,
-            blocked=self._pulse_thread.blocked,
+            interval=self._docket.heartbeat_interval, blocked=self._pulse_thread.blocked,
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:
