@@ -37,6 +37,7 @@ from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
 from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
 from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
 from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
+from dovetail.testing.conformance.crashing import Crashing  # noqa: E402
 from dovetail.testing.conformance.emptiness import Emptiness  # noqa: E402
 from dovetail.testing.conformance.fairness import Fairness  # noqa: E402
 from dovetail.testing.conformance.fencing import Fencing  # noqa: E402
@@ -76,6 +77,7 @@ class Conformance(
     Repeating,
     Parents,
     Leases,
+    Crashing,
     Cancelling,
     Progressing,
     Reviving,
@@ -102,6 +104,7 @@ __all__ = [
     "Conflicts",
     "Conformance",
     "Connect",
+    "Crashing",
     "Emptiness",
     "Fairness",
     "Fencing",
