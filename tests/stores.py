@@ -28,6 +28,7 @@ ON_EVERY_STORE = (
     "tests/test_queues.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",
+    "tests/worker/test_abroad.py",
     "tests/worker/test_round.py",
     "tests/worker/test_worker.py",
 )

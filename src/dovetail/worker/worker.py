@@ -263,6 +263,7 @@ class Crew:
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
             self.reporter,
         )  # fmt: skip
+        self._processes = runner.processes
         runner.middleware = worker.hooks
         runner.is_stopping = lambda: self._stop_requests > 0
         attend = completing(runner.run if budget is None else budget.around(runner.run))
@@ -333,6 +334,7 @@ class Crew:
             # Only after a bug of ours is anything still at work: nobody would renew its lease.
             await self._abandon()
             self._threads.shutdown()
+            await self._processes.close()
             self.finished.set()
 
     def _set_context(self) -> None:
