@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ class WithLifecycle(Dependency[int]):
     @classmethod
     def worker_lifecycle(cls, docket: Docket, worker: Worker) -> Any:
         @asynccontextmanager
-        async def around() -> Any:
+        async def around() -> AsyncIterator[None]:
             yield
 
         return around()

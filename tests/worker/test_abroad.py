@@ -18,16 +18,10 @@ from dovetail import Docket, Execution, ExecutionCancelled, ExecutionFailed, Pay
 from dovetail.model import Run, State
 from tests import abroad
 from tests.by_hand import run_of
+from tests.system.harness import eventually
 
 SOON = timedelta(seconds=40)
 MakeWorker = Callable[..., Worker]
-
-
-async def eventually(condition: Callable[[], Any], within: float = 30.0) -> Any:
-    async with asyncio.timeout(within):
-        while not (answer := condition()):
-            await asyncio.sleep(0.01)
-    return answer
 
 
 @asynccontextmanager
@@ -173,9 +167,7 @@ async def test_progress_is_reported_while_the_body_runs(docket: Docket, working:
         await progress.sync()
         return (progress.current, progress.total, progress.message) == (3, 7, "three")
 
-    async with asyncio.timeout(20):
-        while not await is_there():
-            await asyncio.sleep(0.01)
+    await eventually(is_there)
     (tmp_path / "gate").touch()
     await execution.get_result(timeout=SOON)
 
@@ -267,7 +259,6 @@ async def test_no_process_outlives_its_worker(docket: Docket, worker: Worker):
 async def test_signals_to_the_whole_service_are_left_to_the_worker(docket: Docket, working: Worker, tmp_path: Path):
     pid = await (await docket.add(abroad.whoami)()).get_result(timeout=SOON)
     execution = await docket.add(abroad.wait_for)(str(tmp_path / "gate"))
-    await eventually(lambda: working.docket)
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
     (tmp_path / "gate").touch()

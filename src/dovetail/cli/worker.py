@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from dovetail.cli.options import DocketName, Tasks, Url
+from dovetail.cli.processes import (
+    MaxAge,
+    MaxMemory,
+    MaxRuns,
+    Processes,
+    Reload,
+    is_supervised,
+    supervise,
+)
 
 
 def worker(
@@ -28,16 +37,27 @@ def worker(
     ] = None,
     until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
     once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
+    processes: Processes = 1,
+    max_runs: MaxRuns = None,
+    max_age: MaxAge = None,
+    max_memory: MaxMemory = None,
+    reload: Reload = False,
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
 ) -> None:
     """Run a worker until it is told to stop (SIGTERM or SIGINT; a second one hurries it)."""
     from dovetail.worker import Worker
+    from dovetail.worker.leaving import run_and_leave
 
     logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    asyncio.run(
+    if is_supervised():
+        name = name and f"{name}#{os.getpid()}"
+    elif processes > 1 or reload:
+        raise typer.Exit(supervise(processes, grace, tasks if reload else None))
+    run_and_leave(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
             queues=queue or (), shutdown_grace=timedelta(seconds=grace), once=once,
-            middleware=middleware or (),
+            middleware=middleware or (), max_runs=max_runs,
+            max_age=None if max_age is None else timedelta(seconds=max_age), max_memory=max_memory,
         )
     )  # fmt: skip

@@ -67,6 +67,7 @@ class Roster:
 
     def __init__(self, concurrency: int, attend: Attend, settle: Callable[[Verdict], None], name: str) -> None:
         self.concurrency = concurrency
+        self.attended = 0
         self.has_room = asyncio.Event()
         self.has_room.set()
         self.is_idle = asyncio.Event()
@@ -134,6 +135,7 @@ class Roster:
             logger.exception("the run %r ended without a verdict; its lease will lapse", claim.key)
         finally:
             self._pace.run_took(time.monotonic() - started)
+            self.attended += 1
             if self._running.get(claim.id) is tenure:
                 del self._running[claim.id]
             if verdict is not None:

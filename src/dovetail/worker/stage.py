@@ -38,8 +38,8 @@ class Stage:
         # Parameters that are the worker's own: the body does not receive them.
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
-            combined, declaration=self._own.declaration, function=function, signature=self._own.signature, types=self._own.types,
-            names=self._own.names, bind=self._own.bind, is_async=self._own.is_async and not self._is_abroad,
+            combined, declaration=self._own.declaration, function=function, signature=self._own.signature,
+            types=self._own.types, names=self._own.names, bind=self._own.bind, is_async=self._own.is_async and not self._is_abroad,
         )  # fmt: skip
         self.quick = quick_dependencies(self.resolver, but=lambda each: isinstance(each, Behavior))
         self.report = report
