@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
 from dovetail import Docket
 from dovetail.model import State
 from tests.system.harness import Process, Stage, are_over, eventually, runs_of
-from tests.system.programs.tasks import ignore_everything, pause, wait_at
+from tests.system.programs.tasks import ignore_everything, leak, pause, swallow_pill, wait_at
 
 SOON = timedelta(seconds=30)
 
@@ -109,6 +110,19 @@ async def test_worn_workers_are_replaced_and_nothing_is_lost(stage: Stage, docke
     assert await process.ended() == 0
 
 
+async def test_a_leak_is_bounded_by_recycling_and_nothing_is_lost(stage: Stage, docket: Docket) -> None:
+    added = await docket.add_many(docket.call(leak)(10) for _ in range(60))
+    process = supervisor(stage, "--processes=2", "--max-memory=200", "--concurrency=1")
+    await eventually(lambda: are_over(docket), within=90)
+    assert len(await runs_of(docket, State.COMPLETED)) == len(added)
+    assert stage.record.more_than_once() == []
+    assert "MiB of memory" in process.said
+    ends = Counter(line.pid for line in stage.record.ends())
+    assert max(ends.values()) < 60 / 2, "none of them has run its share to the end"
+    process.send(signal.SIGTERM)
+    assert await process.ended() == 0
+
+
 async def test_a_worker_that_waits_out_a_long_run_has_a_successor_meanwhile(stage: Stage, docket: Docket) -> None:
     process = supervisor(stage, "--processes=2", "--max-age=3", "--concurrency=4", "--grace=1")
     long = await docket.add(wait_at)(stage.gate)
@@ -127,7 +141,7 @@ async def test_without_a_supervisor_a_worn_worker_just_ends(stage: Stage, docket
     await docket.add_many(docket.call(pause)(20) for _ in range(40))
     assert await stage.start("command", "--max-runs=10", "--concurrency=2").ended() == 0
     assert 9 <= len(stage.record.ends()) < 40
-    assert stage.record.ends() and not await runs_of(docket, State.RUNNING)
+    assert not await runs_of(docket, State.RUNNING)
 
 
 async def test_a_body_that_lets_nothing_end_it_does_not_hold_the_process(stage: Stage, docket: Docket) -> None:
@@ -157,5 +171,17 @@ async def test_files_that_change_start_the_workers_anew(stage: Stage, docket: Do
     await eventually(lambda: "tasks.py changed" in process.said)
     await members(docket, 1, but=first)
     assert "* fresh()" in process.said
+    process.send(signal.SIGTERM)
+    assert await process.ended() == 0
+
+
+async def test_a_task_that_crashes_its_workers_takes_no_other_with_it(stage: Stage, docket: Docket) -> None:
+    pill = await docket.add(swallow_pill, priority=1)()
+    others = await docket.add_many(docket.call(pause)(300) for _ in range(40))
+    process = supervisor(stage, "--processes=2", "--concurrency=8")
+    await eventually(lambda: are_over(docket), within=90)
+    assert [run.id for run in await runs_of(docket, State.FAILED)] == [pill.id]
+    assert len(await runs_of(docket, State.COMPLETED)) == len(others)
+    assert len(stage.record.starts(pill.key)) == 3
     process.send(signal.SIGTERM)
     assert await process.ended() == 0

@@ -18,6 +18,12 @@ from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
 
 
+SUSPECT = 2
+"""Crashes after which a run may be what crashes its workers: with one more it fails as poisoned."""
+QUARANTINE = 60.0
+"""Seconds that a suspect waits at most for another."""
+
+
 class Reason(Enum):
     """Why a body is being stopped."""
 
@@ -79,6 +85,7 @@ class Roster:
         self._reserve: dict[str, Tenure] = {}
         self._settling: dict[str, Tenure] = {}
         self._pace = Pace()
+        self._suspects = asyncio.Lock()
 
     @property
     def room(self) -> int:
@@ -129,7 +136,10 @@ class Roster:
         verdict: Verdict | None = None
         started = time.monotonic()
         try:
-            verdict = tenure.unbegun() if tenure.reason else await self._attend(tenure)
+            if tenure.reason:
+                verdict = tenure.unbegun()
+            else:
+                verdict = await (self._attend if claim.crashes < SUSPECT else self._attend_apart)(tenure)
         except BaseException:
             # The runner lets nothing through; this is for errors of our own, so that one run cannot stop the rest.
             logger.exception("the run %r ended without a verdict; its lease will lapse", claim.key)
@@ -143,6 +153,20 @@ class Roster:
             self._start_reserve()
             self.has_room.set()
             self._note_idle()
+
+    async def _attend_apart(self, tenure: Tenure) -> Verdict | None:
+        """Run a claim while no other suspect runs here: whoever brings the process down then condemns only himself."""
+        try:
+            async with asyncio.timeout(QUARANTINE):
+                await self._suspects.acquire()
+        except TimeoutError:
+            return await self._attend(tenure)  # it may be what the other one waits for
+        except asyncio.CancelledError:
+            return tenure.unbegun()
+        try:
+            return tenure.unbegun() if tenure.reason else await self._attend(tenure)
+        finally:
+            self._suspects.release()
 
     def _start_reserve(self) -> None:
         while self._reserve and len(self._running) < self.concurrency:

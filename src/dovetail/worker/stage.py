@@ -39,7 +39,8 @@ class Stage:
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
             combined, declaration=self._own.declaration, function=function, signature=self._own.signature,
-            types=self._own.types, names=self._own.names, bind=self._own.bind, is_async=self._own.is_async and not self._is_abroad,
+            types=self._own.types, names=self._own.names, bind=self._own.bind,
+            is_async=self._own.is_async and not self._is_abroad,
         )  # fmt: skip
         self.quick = quick_dependencies(self.resolver, but=lambda each: isinstance(each, Behavior))
         self.report = report

@@ -103,6 +103,16 @@ async def ignore_everything() -> None:
             await asyncio.sleep(60)
 
 
+leaked: list[bytes] = []
+
+
+async def leak(mebibytes: int) -> None:
+    """Takes memory and never gives it back."""
+    with noted():
+        leaked.append(os.urandom(1 << 10) * (mebibytes << 10))
+        await asyncio.sleep(0.05)
+
+
 @task(executor="process")
 def wait_abroad_at(gate: str) -> int:
     """As `wait_at`, in a process of its own."""
@@ -130,6 +140,7 @@ tasks: list[Callable[..., Any]] = [
     fork_and_add,
     carry,
     ignore_everything,
+    leak,
     wait_abroad_at,
     hold_the_interpreter,
 ]
