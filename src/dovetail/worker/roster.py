@@ -17,7 +17,6 @@ from typing import Any
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
 
-
 SUSPECT = 2
 """Crashes after which a run may be what crashes its workers: with one more it fails as poisoned."""
 QUARANTINE = 60.0
