@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
@@ -20,7 +23,9 @@ from dovetail.worker.logs import logger
 SUSPECT = 2
 """Crashes after which a run may be what crashes its workers: with one more it fails as poisoned."""
 QUARANTINE = 60.0
-"""Seconds that a suspect waits at most for another."""
+"""Seconds after which a suspect that runs is no longer thought to be one."""
+APART = timedelta(seconds=5)
+"""How long a suspect is put off, more or less, because another one runs."""
 
 
 class Reason(Enum):
@@ -84,7 +89,8 @@ class Roster:
         self._reserve: dict[str, Tenure] = {}
         self._settling: dict[str, Tenure] = {}
         self._pace = Pace()
-        self._suspects = asyncio.Lock()
+        self._suspects: dict[str, float] = {}  # those that run, and since when
+        self._written = asyncio.Event()
 
     @property
     def room(self) -> int:
@@ -154,18 +160,30 @@ class Roster:
             self._note_idle()
 
     async def _attend_apart(self, tenure: Tenure) -> Verdict | None:
-        """Run a claim while no other suspect runs here: whoever brings the process down then condemns only himself."""
+        """Run a suspect, and hand others back meanwhile: whoever brings the process down then condemns only himself."""
+        now = time.monotonic()
+        if any(now - since < QUARANTINE for since in self._suspects.values()):
+            return Requeue(tenure.claim, tenure.claim.attempt, APART * random.uniform(0.5, 1.5))
+        self._suspects[tenure.claim.id] = now
         try:
-            async with asyncio.timeout(QUARANTINE):
-                await self._suspects.acquire()
-        except TimeoutError:
-            return await self._attend(tenure)  # it may be what the other one waits for
+            await self._others_are_away(tenure)
+            return tenure.unbegun() if tenure.reason else await self._attend(tenure)
         except asyncio.CancelledError:
             return tenure.unbegun()
-        try:
-            return tenure.unbegun() if tenure.reason else await self._attend(tenure)
         finally:
-            self._suspects.release()
+            del self._suspects[tenure.claim.id]
+
+    async def _others_are_away(self, tenure: Tenure) -> None:
+        """Wait until the store knows that the other suspects of the same claim were handed back."""
+        for each in list(self._reserve.values()):
+            if each.claim.crashes >= SUSPECT:
+                self.stop(each.claim.id, Reason.SHUTDOWN)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUARANTINE):
+                await asyncio.sleep(0)  # those that came along have to learn of it first
+                while any(each.claim.crashes >= SUSPECT for each in self._settling.values()):
+                    self._written.clear()
+                    await self._written.wait()
 
     def _start_reserve(self) -> None:
         while self._reserve and len(self._running) < self.concurrency:
@@ -180,6 +198,8 @@ class Roster:
         tenure = self._settling.get(claim.id)
         if tenure is not None and tenure.claim.epoch == claim.epoch:
             del self._settling[claim.id]
+        if self._suspects:
+            self._written.set()
         self._note_idle()
 
     def stop(self, run_id: str, reason: Reason) -> None:
