@@ -35,12 +35,18 @@ def is_supervised() -> bool:
     return LINE in os.environ
 
 
-def supervise(processes: int, grace: float, watching: Sequence[str] | None) -> int:
+def supervise(url: str | None, processes: int, grace: float, watching: Sequence[str] | None) -> int:
     """Run the same command in so many processes; the exit code. With tasks to watch, anew at each change of files."""
     import asyncio
 
+    from dovetail.errors import InvalidArgument
     from dovetail.worker.reloading import changes, watched
     from dovetail.worker.supervisor import Supervisor
+
+    if processes > 1 and (url or "").startswith("memory:"):
+        raise InvalidArgument(
+            "--processes: a docket in memory is not shared by processes; give a --url of a file or server"
+        )
 
     async def run() -> int:
         supervisor = Supervisor(

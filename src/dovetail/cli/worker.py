@@ -52,7 +52,7 @@ def worker(
     if is_supervised():
         name = name and f"{name}#{os.getpid()}"
     elif processes > 1 or reload:
-        raise typer.Exit(supervise(processes, grace, tasks if reload else None))
+        raise typer.Exit(supervise(url, processes, grace, tasks if reload else None))
     run_and_leave(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,

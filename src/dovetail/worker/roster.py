@@ -166,14 +166,14 @@ class Roster:
             return Requeue(tenure.claim, tenure.claim.attempt, APART * random.uniform(0.5, 1.5))
         self._suspects[tenure.claim.id] = now
         try:
-            await self._others_are_away(tenure)
+            await self._others_are_away()
             return tenure.unbegun() if tenure.reason else await self._attend(tenure)
         except asyncio.CancelledError:
             return tenure.unbegun()
         finally:
             del self._suspects[tenure.claim.id]
 
-    async def _others_are_away(self, tenure: Tenure) -> None:
+    async def _others_are_away(self) -> None:
         """Wait until the store knows that the other suspects of the same claim were handed back."""
         for each in list(self._reserve.values()):
             if each.claim.crashes >= SUSPECT:
