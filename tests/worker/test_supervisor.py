@@ -132,6 +132,15 @@ async def test_a_worn_one_is_replaced_while_it_still_drains(cast: Cast):
     assert await soon(running) == 0
 
 
+async def test_those_that_are_worn_at_once_are_replaced_ever_more_slowly(cast: Cast, caplog: pytest.LogCaptureFixture):
+    supervisor = Supervisor(cast.command("say(b'r'); say(b'g')"), 1)
+    running = asyncio.create_task(supervisor.run())
+    await asyncio.wait_for(cast.started(module.LENIENCY + 3), 30)
+    supervisor.stop()
+    assert await soon(running) == 0
+    assert "a limit is too low" in caplog.text
+
+
 async def test_a_change_of_files_starts_everything_anew(cast: Cast, caplog: pytest.LogCaptureFixture):
     saved = asyncio.Event()
 

@@ -21,6 +21,10 @@ SETTLED_AFTER = 60.0
 """Seconds after which a process counts as one that came up well: the next death is the first again."""
 GIVE_UP_AFTER = 5
 """Deaths in a row, before any process was ever ready, after which there is no point in going on."""
+HASTY = 5.0
+"""Seconds of life below which a process that is worn was worn too soon."""
+LENIENCY = 3
+"""How many of them in a row may be."""
 LAST_WORDS = 10.0
 """Seconds beyond the grace that a worker has for writing outcomes and leaving, before it is killed."""
 REPORT_AFTER = timedelta(seconds=30)
@@ -175,7 +179,7 @@ class Supervisor:
 
     async def _keep(self, place: int) -> None:
         """Keep one process running in its place, and see those out that leave it."""
-        deaths = 0
+        deaths = hasty = 0
         leaving: set[asyncio.Task[int]] = set()
         while not self._stopping.is_set():
             try:
@@ -191,13 +195,14 @@ class Supervisor:
             if self._stopping.is_set():
                 self._end(member, LAST_WORDS)
             await self._until_to_be_replaced(member)
-            if not member.exited.done():
+            if member.is_going:
                 logger.info("worker process %d makes room for another", member.pid)
                 leaving.add(asyncio.create_task(self._see_out(member)))
-                deaths = 0
+                deaths, hasty = 0, hasty + 1 if member.age < HASTY else 0
+                await self._slow_down(member, hasty)
                 continue
             self._forget(member)
-            if member.is_told or member.is_going:
+            if member.is_told:
                 continue
             if member.exited.result() == 0:
                 logger.info("worker process %d has done its work", member.pid)
@@ -233,11 +238,25 @@ class Supervisor:
             return False
         pause = pause_after(deaths)
         logger.info("the next one is started in %.1f s", pause)
+        await self._pause(pause)
+        return not self._stopping.is_set()
+
+    async def _slow_down(self, member: Member, hasty: int) -> None:
+        """Wait before the next one is started if they are worn as soon as they are there."""
+        if hasty > LENIENCY:
+            pause = pause_after(hasty - LENIENCY)
+            logger.warning(
+                "worker process %d was worn after %.1f s, like those before: a limit is too low for it. The next one is"
+                " started in %.1f s", member.pid, member.age, pause,
+            )  # fmt: skip
+            await self._pause(pause)
+
+    async def _pause(self, pause: float) -> None:
+        """Wait, unless there is something new."""
         waiting = [asyncio.ensure_future(each.wait()) for each in (self._stopping, self._restart)]
         await asyncio.wait(waiting, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
-        return not self._stopping.is_set()
 
     # All of them
 
@@ -262,9 +281,10 @@ class Supervisor:
             logger.info("%s: the workers start anew", change)
             self._restart.set()
             for member in list(self._members):
-                # Twice is to hand running work back at once: nobody wants to wait for the grace.
+                # Twice is to hand running work back at once: nobody wants to wait for the grace. Two signals of one
+                # kind may arrive as one.
                 self._end(member, LAST_WORDS)
-                member.send(signal.SIGTERM)
+                member.send(signal.SIGINT)
             await asyncio.sleep(0)
             self._restart.clear()
 
