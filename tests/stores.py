@@ -35,6 +35,7 @@ ON_EVERY_STORE = (
     "tests/test_striking.py",
     "tests/test_why.py",
     "tests/worker/test_leftovers.py",
+    "tests/worker/test_abroad.py",
     "tests/worker/test_round.py",
     "tests/worker/test_shares.py",
     "tests/worker/test_worker.py",

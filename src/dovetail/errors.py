@@ -176,6 +176,12 @@ class NotADatabase(UsageError):
     code = "not_a_database"
 
 
+class CannotCross(UsageError):
+    """A task is to run in a process of its own, and something of it cannot be had there."""
+
+    code = "cannot_cross"
+
+
 class UndecodablePayload(DovetailError):
     """Bytes in the store cannot be read as a call or a result."""
 
@@ -204,6 +210,12 @@ class ExecutionCancelled(DovetailError):
     """The run was cancelled before it could complete."""
 
     code = "execution_cancelled"
+
+
+class ProcessDied(DovetailError):
+    """The process in which the run was running died under it. The run goes again, until it has crashed too often."""
+
+    code = "process_died"
 
 
 class ParentFailed(DovetailError):

@@ -507,7 +507,7 @@ async def test_a_run_whose_lease_is_lost_is_not_judged(by_hand: ByHand, still: D
     assert await by_hand.attempt(stop_for=Reason.LOST, once=started) is None
 
 
-async def test_a_cancelled_plain_function_is_waited_for_and_ends_cancelled(by_hand: ByHand, still: Docket):
+async def test_a_plain_function_that_cannot_hear_of_its_cancellation_completes(by_hand: ByHand, still: Docket):
     loop, started, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def stubborn() -> str:
@@ -521,7 +521,8 @@ async def test_a_cancelled_plain_function_is_waited_for_and_ends_cancelled(by_ha
     loop.call_soon(loop.call_soon, release.set)
     verdict = await soon(attempting)
     assert isinstance(verdict, Settle)
-    assert verdict.state is State.CANCELLED
+    assert verdict.state is State.COMPLETED
+    assert verdict.result is not None
 
 
 @pytest.mark.parametrize("reason", [Reason.SHUTDOWN, Reason.LOST])

@@ -128,6 +128,19 @@ class Behavior(Dependency["Behavior"]):
         """When the run would settle: what to do instead, or besides."""
         return None
 
+    # In a process of its own a body has behaviors that were bound there. What they say reaches these.
+
+    def pack(self) -> Any:
+        """For a task in a process of its own: what the behavior over there has to know of this one."""
+        return None
+
+    def unpack(self, packed: Any, tell: Callable[[Any], None]) -> None:
+        """Over there, once bound: take up what was packed. What is told is heard by `heed`, at once; the attributes
+        that the body has changed come back when it is over."""
+
+    async def heed(self, told: Any) -> None:
+        """The behavior over there has told this one something."""
+
     async def __aenter__(self) -> Self:
         """Entered by hand, a behavior is bound to the execution at hand. A worker enters only those with an
         `__aenter__` of their own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ class Progress(Behavior):
         self.updated_at: datetime | None = None
         self._attempt: Attempt | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tell: Callable[[Any], None] | None = None  # in a process of its own: to the one that reports
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
@@ -60,11 +61,21 @@ class Progress(Behavior):
         self.message = message
         return saying
 
+    def unpack(self, packed: Any, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+
+    async def heed(self, told: Any) -> None:
+        if self._attempt is not None:
+            await self._attempt.report(**told)
+
     def _say(self, **what: Any) -> Awaitable[None]:
         """On the loop, something to be awaited. In a plain function's thread it is said at once."""
         assert self._attempt is not None, "Progress has its say only while a worker runs the task"  # noqa: S101
         assert self._loop is not None  # noqa: S101 - it was bound
         self.updated_at = from_microseconds(self._attempt.clock.microseconds())
+        if self._tell is not None:
+            self._tell(what)
+            return Said()
         saying = self._attempt.report(**what)
         if _is_on_a_loop():
             return saying

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Self
 
@@ -20,8 +21,8 @@ class Timeout(Runtime["Timeout"]):
     """Stop the body after `base`, and let the attempt fail with a TimeoutError.
 
     Covers the body, not its dependencies. It has nothing to do with the lease: a run may take as long as it likes. In
-    the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: its attempt fails once
-    the function returns.
+    the body, `timeout.extend()` gives more time. A plain `def` cannot be stopped from outside: it can ask a `Stopping`
+    whether its time is up, and its attempt fails once the function returns. A task in a process of its own is killed.
     """
 
     def __init__(self, base: timedelta) -> None:
@@ -30,6 +31,7 @@ class Timeout(Runtime["Timeout"]):
         self._limit: asyncio.Timeout | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline: float | None = None
+        self._tell: Callable[[float], None] | None = None  # in a process of its own: to the one that counts
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
@@ -46,6 +48,8 @@ class Timeout(Runtime["Timeout"]):
         """Allow more time: as much as at first, unless another duration is given."""
         more = self.base if by is None else checks.duration(by, "by")
         self._deadline = time.monotonic() + (self.remaining() + more).total_seconds()
+        if self._tell is not None:
+            self._tell(self._deadline)
         if self._limit is not None and self._loop is not None:
             # A plain function asks from its thread; only the loop itself may move the limit.
             until = self._loop.time() + self.remaining().total_seconds()
@@ -59,6 +63,17 @@ class Timeout(Runtime["Timeout"]):
 
     def expired(self) -> bool:
         return self.remaining() <= timedelta()
+
+    def pack(self) -> Any:
+        return self._deadline
+
+    def unpack(self, packed: Any, tell: Callable[[Any], None]) -> None:
+        self._deadline, self._tell = packed, tell  # the processes of a host have one monotonic clock
+
+    async def heed(self, told: Any) -> None:
+        self._deadline = told
+        if self._limit is not None:
+            _reschedule(self._limit, told)
 
     async def around(self, proceed: Proceed) -> Any:
         self.start()

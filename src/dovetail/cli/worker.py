@@ -8,6 +8,15 @@ from typing import Annotated
 import typer
 
 from dovetail.cli.options import DocketName, Tasks, Url, duration
+from dovetail.cli.processes import (
+    MaxAge,
+    MaxMemory,
+    MaxRuns,
+    Processes,
+    Reload,
+    is_supervised,
+    supervise,
+)
 
 
 def worker(
@@ -86,15 +95,21 @@ def worker(
     ] = None,
     until_finished: Annotated[bool, typer.Option("--until-finished", help="Stop once nothing is left to do.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Run what is due now, then stop.")] = False,
+    processes: Processes = 1,
+    max_runs: MaxRuns = None,
+    max_age: MaxAge = None,
+    max_memory: MaxMemory = None,
+    reload: Reload = False,
     logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
 ) -> None:
     """Run a worker until it is told to stop. By SIGTERM or SIGINT; a second one hurries it."""
-    import asyncio
     import logging
+    import os
 
     from dovetail.errors import InvalidArgument, InvalidType
     from dovetail.queues import Queue, taken
     from dovetail.worker import Worker
+    from dovetail.worker.leaving import run_and_leave
 
     try:
         chosen = [Queue.parse(each) for each in (*(queue or ()), *_names(queues))]
@@ -102,13 +117,17 @@ def worker(
     except (InvalidArgument, InvalidType) as error:
         raise typer.BadParameter(str(error), param_hint="--queue") from None
     logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    asyncio.run(
+    if is_supervised():
+        name = name and f"{name}#{os.getpid()}"
+    elif processes > 1 or reload:
+        raise typer.Exit(supervise(url, processes, grace, tasks if reload else None))
+    run_and_leave(
         Worker.run(
             docket, url, name, concurrency, redelivery_timeout, reconnection_delay, minimum_check_interval,
             scheduling_resolution, schedule_automatic_tasks, enable_internal_instrumentation,
             until_finished=until_finished, tasks=tasks, fallback_task=fallback_task, message_batch=message_batch,
             dependencies=dependencies, queues=chosen, shutdown_grace=grace, once=once, middleware=middleware or (),
-            ageing=ageing,
+            ageing=ageing, max_runs=max_runs, max_age=max_age, max_memory=max_memory,
         )
     )  # fmt: skip
 

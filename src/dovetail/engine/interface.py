@@ -32,8 +32,10 @@ run whose lease lapsed keeps its slot until it is taken over, and takes it along
 **finish** is one atomic unit: outcome, result, error history, the next attempt or the successors in `then`, children,
 slots, event. FENCED, and nothing changed, when the epoch is old. ALREADY when this very verdict was accepted before and
 its run is kept. A requeue whose key another pending run has taken gives way to it: YIELDED, and its record goes. A
-requeue of a run that was asked to stop ends it as cancelled, and its settle places no successor under its key.
-Retention of zero drops the record at once. Each verdict stands for itself: one that is fenced harms no other.
+requeue of a run that was asked to stop ends it as cancelled, and its settle places no successor under its key. One that
+says the run *crashed*, its process having died under it, adds to the crash count; at the crash limit the run fails as
+poisoned, and the failure says how the last crash came. Retention of zero drops the record at once. Each verdict stands
+for itself: one that is fenced harms no other.
 
 **parents** A waiting run is queued (or scheduled, if its due time is still ahead) when its last parent completes. A
 parent that fails or is cancelled cancels what hangs on it, to any depth, in the same unit, with the cause recorded,

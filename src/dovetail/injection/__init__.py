@@ -26,6 +26,7 @@ from dovetail.injection.context import (
     current_execution,
     current_worker,
 )
+from dovetail.injection.stopping import Stopping, ask_to_stop
 from dovetail.injection.transaction import TaskTransaction, open_transactions
 
 __all__ = [
@@ -41,10 +42,12 @@ __all__ = [
     "Provider",
     "Shared",
     "SharedContext",
+    "Stopping",
     "TaskArgument",
     "TaskKey",
     "TaskLogger",
     "TaskTransaction",
+    "ask_to_stop",
     "current_docket",
     "current_execution",
     "current_worker",

@@ -37,17 +37,18 @@ class Dependency(uncalled_for.Dependency[T]):
 
 
 class ContextValue(Provider[T]):
-    """A value that is read off the run at hand."""
+    """A value that is read off the run at hand. If it belongs to the worker, it is not to be had in another process."""
 
-    def __init__(self, name: str, read: Callable[[], T]) -> None:
-        self._name = name
+    def __init__(self, name: str, read: Callable[[], T], *, is_the_workers: bool = False) -> None:
+        self.name = name
+        self.is_the_workers = is_the_workers
         self._read = read
 
     def read(self) -> T:
         try:
             return self._read()
         except LookupError:
-            raise UsageError(f"{self._name} has a value only while a worker runs a task") from None
+            raise UsageError(f"{self.name} has a value only while a worker runs a task") from None
 
     async def __aenter__(self) -> T:
         return self.read()
@@ -55,12 +56,12 @@ class ContextValue(Provider[T]):
 
 def CurrentDocket() -> Docket:
     """The docket the running task was scheduled on."""
-    return cast("Docket", ContextValue("CurrentDocket()", current_docket.get))
+    return cast("Docket", ContextValue("CurrentDocket()", current_docket.get, is_the_workers=True))
 
 
 def CurrentWorker() -> Worker:
     """The worker that runs the task."""
-    return cast("Worker", ContextValue("CurrentWorker()", current_worker.get))
+    return cast("Worker", ContextValue("CurrentWorker()", current_worker.get, is_the_workers=True))
 
 
 def CurrentExecution() -> Execution[Any]:

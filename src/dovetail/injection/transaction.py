@@ -18,6 +18,9 @@ open_transactions: ContextVar[list[Transaction]] = ContextVar("dovetail_transact
 class _TaskTransaction(Provider[Any]):
     """The connection of the run's transaction. Asked for twice, it is the same."""
 
+    name = "TaskTransaction()"
+    is_the_workers = True
+
     async def __aenter__(self) -> Any:
         try:
             opened, engine = open_transactions.get(), current_docket.get().engine

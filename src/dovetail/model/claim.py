@@ -69,13 +69,21 @@ class Settle(Noun, frozen=True):
 
 
 class Requeue(Noun, frozen=True):
-    """The run goes again: a retry, a snooze, or a hand-back that costs no attempt."""
+    """The run goes again: a retry, a snooze, a hand-back that costs no attempt, or after a crash of its own."""
 
     claim: Claim
     attempt: int
     due: Due = timedelta()
     payload: bytes | None = None  # None: the same arguments
     failure: Failure | None = None
+    crashed: bool = False  # its process died under it: one crash more, and at the crash limit it has failed
+
+    @property
+    def poisoned(self) -> Failure:
+        """What is recorded if this was one crash too many."""
+        crashes, last = self.claim.crashes + 1, self.failure
+        message = f"the run crashed {crashes} times" + (f"; the last time: {last}" if last else "")
+        return Failure("Poisoned", message, last.traceback if last else "")
 
 
 Verdict = Settle | Requeue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from dovetail import checks
 from dovetail.behaviors import Behavior
@@ -15,6 +15,8 @@ from dovetail.model import Retention
 F = TypeVar("F", bound=Callable[..., Any])
 
 ATTRIBUTE = "__dovetail_task__"
+Executor = Literal["process"]
+"""Where a body runs that is to run neither on the worker's event loop nor in one of its threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Declaration:
     behaviors: tuple[Behavior, ...] = ()
     tags: tuple[str, ...] = ()
     retention: Retention | None = None  # None: the docket's
+    executor: Executor | None = None  # None: `async def` on the event loop, `def` in a thread
 
 
 PLAINLY = Declaration()
@@ -43,6 +46,7 @@ def task(
     behaviors: Iterable[Behavior] = (),
     tags: Iterable[str] = (),
     retention: timedelta | Retention | None = None,
+    executor: Executor | None = None,
 ) -> Callable[[F], F]: ...
 def task(
     function: Any = None,
@@ -54,13 +58,15 @@ def task(
     behaviors: Iterable[Behavior] = (),
     tags: Iterable[str] = (),
     retention: timedelta | Retention | None = None,
+    executor: Executor | None = None,
 ) -> Any:
     """Declare a function as a task. It stays the function that it is: called, it runs here and now.
 
         @task(name="mail.send", queue="mail", behaviors=[Retry(attempts=3)])
         async def send(address: str) -> None: ...
 
-    What is given at `add` counts instead of what is declared here.
+    What is given at `add` counts instead of what is declared here. With `executor="process"` the body runs in a process
+    of its own, which can be stopped for real and may crash without harm to anything else.
     """
     declaration = Declaration(
         None if name is None else checks.text(name, "name"),
@@ -69,6 +75,7 @@ def task(
         _behaviors(behaviors),
         tuple(checks.texts(tags, "tags")),
         None if retention is None else checks.retention(retention, "retention"),
+        None if executor is None else checks.one_of(executor, "executor", ("process",)),
     )
 
     def declare(function: F) -> F:

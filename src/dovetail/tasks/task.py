@@ -19,6 +19,7 @@ from dovetail.codec import CallTypes
 from dovetail.errors import ConflictingBehaviors, InvalidType, UsageError
 from dovetail.tasks.binding import Binding
 from dovetail.tasks.conflicts import declared, refuse_conflicts
+from dovetail.tasks.crossing import refuse_what_cannot_cross
 from dovetail.tasks.declaring import PLAINLY, Declaration, declaration_of
 from dovetail.tasks.refusals import refuse_what_cannot_be
 
@@ -76,6 +77,8 @@ def _read(function: TaskFunction) -> Task:
         signature = get_signature(function)
         refuse_conflicts(declared(function))
         refuse_what_cannot_be(function, signature, parameters)
+        if declaration_of(function).executor == "process":
+            refuse_what_cannot_cross(function, parameters, metadata)
     except UsageError as error:
         raise type(error)(f"task {name!r}: {error}") from None
     except (TypeError, ValueError) as error:

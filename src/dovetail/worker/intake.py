@@ -66,6 +66,8 @@ class Intake:
         if self._sharing is not None:
             roster.freed = self._freed
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
+        self.tried = self.moved  # the same, or when it last failed
+        self.has_claimed = False
 
     def hint(self) -> None:
         """Something may be there to claim."""
@@ -129,10 +131,12 @@ class Intake:
                 self._worker, room, queues=queues, lease=self._lease, ageing=self._ageing
             )
         except (EngineUnavailable, OutcomeUnknown) as error:
+            self.tried = self._clock.monotonic()
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             await self._clock.wait(self._hint, self._reconnection_delay)
             return None
-        self.moved = self._clock.monotonic()
+        self.moved = self.tried = self._clock.monotonic()
+        self.has_claimed = True
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
+
+SUSPECT = 2
+"""Crashes after which a run may be what crashes its workers: with one more it fails as poisoned."""
+QUARANTINE = 60.0
+"""Seconds after which a suspect that runs is no longer thought to be one."""
+APART = timedelta(seconds=5)
+"""How long a suspect is put off, more or less, because another one runs."""
 
 
 class Reason(Enum):
@@ -67,6 +77,7 @@ class Roster:
 
     def __init__(self, concurrency: int, attend: Attend, settle: Callable[[Verdict], None], name: str) -> None:
         self.concurrency = concurrency
+        self.attended = 0
         self.has_room = asyncio.Event()
         self.has_room.set()
         self.is_idle = asyncio.Event()
@@ -79,6 +90,8 @@ class Roster:
         self._reserve: dict[str, Tenure] = {}
         self._settling: dict[str, Tenure] = {}
         self._pace = Pace()
+        self._suspects: dict[str, float] = {}  # those that run, and since when
+        self._written = asyncio.Event()
 
     @property
     def room(self) -> int:
@@ -134,12 +147,16 @@ class Roster:
         verdict: Verdict | None = None
         started = time.monotonic()
         try:
-            verdict = tenure.unbegun() if tenure.reason else await self._attend(tenure)
+            if tenure.reason:
+                verdict = tenure.unbegun()
+            else:
+                verdict = await (self._attend if claim.crashes < SUSPECT else self._attend_apart)(tenure)
         except BaseException:
             # The runner lets nothing through; this is for errors of our own, so that one run cannot stop the rest.
             logger.exception("the run %r ended without a verdict; its lease will lapse", claim.key)
         finally:
             self._pace.run_took(time.monotonic() - started)
+            self.attended += 1
             if self._running.get(claim.id) is tenure:
                 del self._running[claim.id]
             if verdict is not None:
@@ -148,6 +165,32 @@ class Roster:
             self.has_room.set()
             self.freed(claim)
             self._note_idle()
+
+    async def _attend_apart(self, tenure: Tenure) -> Verdict | None:
+        """Run a suspect, and hand others back meanwhile: whoever brings the process down then condemns only himself."""
+        now = time.monotonic()
+        if any(now - since < QUARANTINE for since in self._suspects.values()):
+            return Requeue(tenure.claim, tenure.claim.attempt, APART * random.uniform(0.5, 1.5))
+        self._suspects[tenure.claim.id] = now
+        try:
+            await self._others_are_away()
+            return tenure.unbegun() if tenure.reason else await self._attend(tenure)
+        except asyncio.CancelledError:
+            return tenure.unbegun()
+        finally:
+            del self._suspects[tenure.claim.id]
+
+    async def _others_are_away(self) -> None:
+        """Wait until the store knows that the other suspects of the same claim were handed back."""
+        for each in list(self._reserve.values()):
+            if each.claim.crashes >= SUSPECT:
+                self.stop(each.claim.id, Reason.SHUTDOWN)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUARANTINE):
+                await asyncio.sleep(0)  # those that came along have to learn of it first
+                while any(each.claim.crashes >= SUSPECT for each in self._settling.values()):
+                    self._written.clear()
+                    await self._written.wait()
 
     def _start_reserve(self) -> None:
         while self._reserve and len(self._running) < self.concurrency:
@@ -162,6 +205,8 @@ class Roster:
         tenure = self._settling.get(claim.id)
         if tenure is not None and tenure.claim.epoch == claim.epoch:
             del self._settling[claim.id]
+        if self._suspects:
+            self._written.set()
         self._note_idle()
 
     def stop(self, run_id: str, reason: Reason) -> None:

@@ -16,19 +16,21 @@ from dovetail.behaviors.raising import raised
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
 from dovetail.codec.references import MARK
-from dovetail.errors import EngineUnavailable
+from dovetail.errors import EngineUnavailable, ProcessDied
 from dovetail.execution import Execution
 from dovetail.failures import failure_of
-from dovetail.injection import current_execution
+from dovetail.injection import ask_to_stop, current_execution
 from dovetail.model import Claim, Failure, Requeue, Settle, State, Verdict
 from dovetail.tasks import Task, TaskFunction
+from dovetail.worker import abroad
 from dovetail.worker.hooks import Hooks
 from dovetail.worker.lines import Lines
 from dovetail.worker.logs import logger
+from dovetail.worker.processes import NotStarted, Processes
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.results import Results
 from dovetail.worker.roster import Reason, Tenure
-from dovetail.worker.setting import Setting
+from dovetail.worker.setting import Setting, still_asked
 from dovetail.worker.soundness import sound
 from dovetail.worker.stage import Stage, Stages
 
@@ -40,6 +42,12 @@ UNKNOWN_DELAY = timedelta(seconds=5)
 
 UNREADABLE_DELAY = timedelta(seconds=1)
 """How long a run waits whose arguments are results that could not be read."""
+
+UNSTARTED_DELAY = timedelta(seconds=5)
+"""How long a run waits for which no process could be started."""
+
+LAST_MOMENT = 2.0
+"""Seconds that a plain function has to end in once the worker is out of time, if it can be told so."""
 
 STRICKEN = Failure("Stricken", "a strike forbade it when it was about to start")
 
@@ -70,6 +78,7 @@ class Runner:
         self._reporter = reporter or Reporter(docket.engine, clock)
         self._results = Results(docket.engine, docket.codec, docket.tasks)
         self._stages = Stages(docket, added or {}, self._reporter.report)
+        self.processes = Processes()
         self.middleware = middleware.Hooks()
         self.is_stopping: Callable[[], bool] = lambda: False
 
@@ -176,7 +185,7 @@ class Runner:
         except BaseException as error:
             outcome = Outcome(timedelta(), error=error)
         else:
-            asked = _still_asked(task, args, values, stage.extra)
+            asked = still_asked(task, args, values, stage.extra)
             outcome = await self._run_body(tenure, task, args, {**kwargs, **asked}, hooks)
         if setting.has_to_come_down:
             await setting.down(outcome.error)
@@ -185,36 +194,40 @@ class Runner:
     async def _run_body(
         self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Outcome:
-        proceed = hooks.around(partial(self._call, tenure, task, args, kwargs))
+        proceed = hooks.around(partial(self._call, tenure, task, args, kwargs, hooks))
         try:
             return Outcome(timedelta(), await proceed())
         except BaseException as error:
             return Outcome(timedelta(), error=error)
 
-    async def _call(self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call(
+        self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
+    ) -> Any:
         if task.is_async:
             return await task.function(*args, **kwargs)
+        if task.declaration.executor == "process":
+            return await abroad.call(self.processes, tenure, task, hooks)
         return await self._call_in_thread(tenure, partial(task.function, *args, **kwargs))
 
     async def _call_in_thread(self, tenure: Tenure, call: Callable[[], Any]) -> Any:
-        """Run a plain function in a thread. A thread cannot be stopped, so whoever cancels waits for it, except a
-        worker that is out of time: a run must not start elsewhere while its first attempt is still at it."""
+        """Run a plain function in a thread. A thread cannot be stopped, only asked to, so whoever cancels waits for it,
+        except a worker that is out of time: a run must not start elsewhere while its first attempt is still at it. What
+        the function did in spite of it counts."""
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, lambda: context.run(_captured, call))
-        cancelled: asyncio.CancelledError | None = None
         while not running.done():
             try:
                 await asyncio.shield(running)
-            except asyncio.CancelledError as error:
-                if tenure.reason in (Reason.SHUTDOWN, Reason.LOST):
+            except asyncio.CancelledError:
+                can_hear = ask_to_stop()
+                if tenure.reason is Reason.LOST or (tenure.reason is Reason.SHUTDOWN and not can_hear):
                     raise
-                cancelled = error
+                if tenure.reason is Reason.SHUTDOWN and not await _ends_soon(running):
+                    raise
         result, error = running.result()
         if error is not None:
             raise error
-        if cancelled is not None:
-            raise cancelled
         if asyncio.iscoroutine(result):
             return await result  # a plain function that returned a coroutine
         return result
@@ -236,6 +249,8 @@ class Runner:
                 return stopped
             self._store_error(outcome, outcome.error)
             self._lines.failed(execution, outcome)
+            if isinstance(outcome.error, ProcessDied):
+                return Requeue(attempt.claim, attempt.claim.attempt, failure=outcome.failure, crashed=True)
         verdict = self._ask(tenure, attempt, outcome, hooks) or _settle(attempt.claim, outcome)
         self._lines.ended(execution, outcome, verdict)
         return verdict
@@ -263,6 +278,9 @@ class Runner:
             return _turned_away(claim, refusal)
         if (snooze := raised(Snooze, error)) is not None and tenure.reason is not Reason.STOP:
             return Requeue(claim, claim.attempt, snooze.due)  # no failure, and at no cost
+        if isinstance(error, NotStarted):
+            logger.error("the run %r is put back for %s: %s", claim.key, UNSTARTED_DELAY, error)
+            return Requeue(claim, claim.attempt, UNSTARTED_DELAY)
         if tenure.reason is Reason.STOP:
             failure = None if isinstance(error, asyncio.CancelledError) else failure_of(error)
             return Settle(claim, State.CANCELLED, failure=failure)
@@ -279,8 +297,9 @@ class Runner:
         try:
             outcome.stored = self._codec.dump_result(task.types, outcome.result)
         except BaseException as error:
-            logger.error("the result of %r cannot be stored: %s", task.function.__name__, error)
-            outcome.failure = failure_of(error)
+            trouble = outcome.result.error if isinstance(outcome.result, abroad.Unsendable) else error
+            logger.error("the result of %r cannot be stored: %s", task.function.__name__, trouble)
+            outcome.failure = failure_of(trouble)
 
     def _store_error(self, outcome: Outcome, error: BaseException) -> None:
         outcome.failure = failure_of(error)
@@ -305,6 +324,12 @@ async def _performed_within(
         return Outcome(timedelta(), await middleware.attempt(layers, execution, proceed))
     except BaseException as error:
         return Outcome(timedelta(), error=error)
+
+
+async def _ends_soon(running: asyncio.Future[Any]) -> bool:
+    """Whether a function that was asked to end does so, while there is still time to write down what it says."""
+    await asyncio.wait([running], timeout=LAST_MOMENT)
+    return running.done()
 
 
 def _was_cancelled() -> bool:
@@ -333,11 +358,3 @@ def _captured(call: Callable[[], Any]) -> Captured:
 def _settle(claim: Claim, outcome: Outcome) -> Settle:
     state = State.COMPLETED if outcome.error is None else State.FAILED
     return Settle(claim, state, outcome.stored, outcome.failure)
-
-
-def _still_asked(task: Task, args: tuple[Any, ...], values: dict[str, Any], extra: frozenset[str]) -> dict[str, Any]:
-    """Values for parameters of the body that no positional argument has taken."""
-    if not (args or extra):
-        return values
-    taken = {*task.names[: len(args)], *extra}
-    return {name: value for name, value in values.items() if name not in taken}

@@ -11,7 +11,7 @@ from uncalled_for import FailedDependency, resolved_dependencies
 
 from dovetail.failures import failure_of
 from dovetail.injection.quick import MISSING, Quick, is_value, settled
-from dovetail.tasks import TaskFunction
+from dovetail.tasks import Task, TaskFunction
 from dovetail.worker.logs import logger
 
 
@@ -81,3 +81,11 @@ def _raise_together(failed: list[FailedDependency]) -> None:
         raise ExceptionGroup(
             f"Failed to resolve dependencies for parameter(s): {names} ({causes})", [each.error for each in failed]
         )
+
+
+def still_asked(task: Task, args: tuple[Any, ...], values: dict[str, Any], extra: frozenset[str]) -> dict[str, Any]:
+    """Values for parameters of the body that no positional argument has taken."""
+    if not (args or extra):
+        return values
+    taken = {*task.names[: len(args)], *extra}
+    return {name: value for name, value in values.items() if name not in taken}

@@ -8,12 +8,15 @@ from functools import wraps
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
+from uncalled_for import get_dependency_parameters
+
 from dovetail.behaviors import Arguments, Attempt, Behavior
 from dovetail.errors import ConflictingBehaviors
 from dovetail.injection.quick import quick_dependencies
 from dovetail.model import Due, NewRun
 from dovetail.tasks import REMEMBERED, Task, TaskFunction
 from dovetail.tasks.conflicts import declared, refuse_conflicts
+from dovetail.tasks.declaring import ATTRIBUTE
 from dovetail.worker.reporter import Report
 
 if TYPE_CHECKING:
@@ -27,16 +30,35 @@ class Stage:
         self._docket = docket
         self._own = Task.of(function)
         _refuse_conflicts(function, added)
-        self.resolver = _with_parameters(function, self._own, added) if added else function
+        # In a process of its own a task resolves there what it asks for.
+        self._is_abroad = self._own.declaration.executor == "process"
+        has_own = self._own.has_dependencies and self._is_abroad
+        self.resolver = self._with_parameters(function, added) if added or has_own else function
         combined = Task.of(self.resolver)
         # Parameters that are the worker's own: the body does not receive them.
         self.extra = frozenset(combined.signature.parameters) - frozenset(self._own.signature.parameters)
         self.task = replace(
-            combined, function=function, signature=self._own.signature, types=self._own.types,
-            names=self._own.names, bind=self._own.bind, is_async=self._own.is_async,
+            combined, declaration=self._own.declaration, function=function, signature=self._own.signature,
+            types=self._own.types, names=self._own.names, bind=self._own.bind,
+            is_async=self._own.is_async and not self._is_abroad,
         )  # fmt: skip
         self.quick = quick_dependencies(self.resolver, but=lambda each: isinstance(each, Behavior))
         self.report = report
+
+    def _with_parameters(self, function: TaskFunction, added: Mapping[str, Any]) -> TaskFunction:
+        """A function that asks for what the worker adds, and then for what the task asks for."""
+
+        @wraps(function)
+        def resolver(*args: Any, **kwargs: Any) -> Any: ...
+
+        own = self._own.signature.parameters
+        first = [Parameter(_free(name, own), Parameter.KEYWORD_ONLY, default=each) for name, each in added.items()]
+        elsewhere = _resolved_abroad(function) if self._is_abroad else frozenset[str]()
+        rest = [_as_keyword(each) for name, each in own.items() if name not in elsewhere]
+        stand_in: Any = resolver
+        stand_in.__signature__ = self._own.signature.replace(parameters=[*first, *rest])
+        setattr(stand_in, ATTRIBUTE, replace(self._own.declaration, executor=None))
+        return resolver
 
     def arguments(self, attempt: Attempt) -> Arguments:
         return self._own.bind(attempt.args, attempt.kwargs)
@@ -73,17 +95,9 @@ def _refuse_conflicts(function: TaskFunction, added: Mapping[str, Any]) -> None:
         raise ConflictingBehaviors(f"task {function.__name__!r}: {error}") from None
 
 
-def _with_parameters(function: TaskFunction, task: Task, added: Mapping[str, Any]) -> TaskFunction:
-    """A function that asks for what the worker adds, and then for what the task asks for."""
-
-    @wraps(function)
-    def resolver(*args: Any, **kwargs: Any) -> Any: ...
-
-    own = task.signature.parameters
-    first = [Parameter(_free(name, own), Parameter.KEYWORD_ONLY, default=each) for name, each in added.items()]
-    rest = [_as_keyword(each) for each in own.values()]
-    resolver.__signature__ = task.signature.replace(parameters=[*first, *rest])  # type: ignore[attr-defined]
-    return resolver
+def _resolved_abroad(function: TaskFunction) -> frozenset[str]:
+    asked = get_dependency_parameters(function)
+    return frozenset(name for name, each in asked.items() if not isinstance(each, Behavior))
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

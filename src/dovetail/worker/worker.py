@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from uncalled_for import SharedContext
@@ -34,7 +34,9 @@ from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
 from dovetail.worker.listener import Listener
 from dovetail.worker.logs import logger
+from dovetail.worker.membership import membership
 from dovetail.worker.pulse import Pulse, PulseThread
+from dovetail.worker.recycling import Limits
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Attend, Reason, Roster, Tenure
 from dovetail.worker.round import Round
@@ -49,6 +51,10 @@ Shared = tuple[dict[Any, Any], asyncio.Lock, AsyncExitStack]
 
 MESSAGE_BATCH = 1000
 """How many runs are claimed in one call, at most."""
+READY_WITHIN = 20.0
+"""Seconds for which a claim shows that the claim loop moves: it looks every five or so by itself."""
+STUCK_AFTER = 60.0
+"""Seconds without so much as a failed claim after which the claim loop counts as stuck."""
 FLUSH_TIME = 5.0
 """Seconds that a worker which is out of time still gives to writing down outcomes."""
 
@@ -167,6 +173,31 @@ class Worker:
         if self._crew is not None:
             self._crew.stop()
 
+    def retire(self) -> None:
+        """Take in nothing more, and end once running work has, however long that takes."""
+        if self._crew is not None:
+            self._crew.retire()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker takes in work: its claim loop has moved of late, or all its slots are taken."""
+        return self._crew is not None and self._crew.is_ready
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the claim loop should move and has not for a long time, not even to say that the store is away."""
+        return self._crew is not None and self._crew.is_stuck
+
+    @property
+    def last_claim_at(self) -> datetime | None:
+        """When the store last answered a claim; None before the first answer, and when the worker does not run."""
+        return None if self._crew is None else self._crew.last_claim_at
+
+    @property
+    def attempts_made(self) -> int:
+        """How many runs it has attended to since it was started."""
+        return 0 if self._crew is None else self._crew.roster.attended
+
     async def _run(self, *, until_finished: bool = False, budget: Budget | Round | None = None) -> None:
         if self._stack is None:
             async with self:
@@ -204,11 +235,16 @@ class Worker:
         once: bool = False,
         middleware: Iterable[Middleware] | str = (),
         ageing: timedelta | None = None,
+        max_runs: int | None = None,
+        max_age: timedelta | None = None,
+        max_memory: int | None = None,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
-        A second signal hands running work back at once.
+        A second signal hands running work back at once. After so many runs, at that age, or with so many MiB of memory
+        it makes room for another process: it takes in nothing more, and ends once running work has.
         """
+        limits = Limits.of(max_runs, max_age, max_memory)
         if once and until_finished:
             raise InvalidArgument("once and until_finished are two different ends; ask for one of them")
         docket = Docket(docket_name, url, durability=durability, codec=codec)
@@ -222,7 +258,7 @@ class Worker:
             message_batch, queues=queues, shutdown_grace=shutdown_grace,
             middleware=load_member(middleware) if isinstance(middleware, str) else middleware, ageing=ageing,
         )  # fmt: skip
-        async with docket, worker:
+        async with docket, worker, membership(worker, limits):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, worker.stop)
@@ -263,6 +299,7 @@ class Crew:
         self._grace = worker.shutdown_grace
         self._stop_requests = 0
         self._stopping = asyncio.Event()
+        self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
@@ -272,6 +309,7 @@ class Crew:
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
             self.reporter,
         )  # fmt: skip
+        self._processes = runner.processes
         runner.middleware = worker.hooks
         runner.is_stopping = lambda: self._stop_requests > 0
         attend = completing(runner.run if budget is None else budget.around(runner.run))
@@ -309,10 +347,35 @@ class Crew:
     def stop(self) -> None:
         """Once: take in nothing more, let running work end. Twice: hand it back now."""
         self._stop_requests += 1
+        self._asked.set()
         self._stopping.set()
         self.intake.stop()
         if self._stop_requests > 1:
             self._hurry.set()
+
+    def retire(self) -> None:
+        """Take in nothing more, without asking anything to hurry."""
+        self._stopping.set()
+        self.intake.stop()
+
+    @property
+    def is_ready(self) -> bool:
+        intake, now = self.intake, self._clock.monotonic()
+        if self._stopping.is_set() or not intake.has_claimed:
+            return False
+        return self.roster.room <= 0 or now - intake.moved < READY_WITHIN
+
+    @property
+    def is_stuck(self) -> bool:
+        is_due = not self._stopping.is_set() and self.roster.room > 0
+        return is_due and self._clock.monotonic() - self.intake.tried > STUCK_AFTER
+
+    @property
+    def last_claim_at(self) -> datetime | None:
+        if not self.intake.has_claimed:
+            return None
+        ago = timedelta(seconds=self._clock.monotonic() - self.intake.moved)
+        return from_microseconds(self._clock.microseconds()) - ago
 
     async def work(self) -> None:
         self._set_context()
@@ -345,6 +408,7 @@ class Crew:
             # Only after a bug of ours is anything still at work: nobody would renew its lease.
             await self._abandon()
             self._threads.shutdown()
+            await self._processes.close()
             self.finished.set()
 
     def _set_context(self) -> None:
@@ -405,7 +469,7 @@ class Crew:
         logger.info("Shutdown requested, finishing %d running runs", len(self.roster.running))
         idle = asyncio.ensure_future(self.roster.is_idle.wait())
         hurry = asyncio.ensure_future(self._hurry.wait())
-        grace = asyncio.ensure_future(self._clock.sleep(self._grace))
+        grace = asyncio.ensure_future(self._grace_is_over())
         await asyncio.wait([idle, hurry, grace], return_when=asyncio.FIRST_COMPLETED)
         for each in (hurry, grace):
             each.cancel()
@@ -414,6 +478,10 @@ class Crew:
             self.roster.stop_all(Reason.SHUTDOWN)
             await asyncio.wait([idle], timeout=FLUSH_TIME)
         idle.cancel()
+
+    async def _grace_is_over(self) -> None:
+        await self._asked.wait()  # one who retires waits for as long as it takes
+        await self._clock.sleep(self._grace)
 
     async def _abandon(self) -> None:
         bodies = [tenure.task for tenure in self.roster.running if tenure.task is not None]

@@ -7,10 +7,11 @@ import os
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dovetail import Docket
+from dovetail import Docket, task
 from dovetail.injection import current_docket
 from tests.system.programs.record import note_run, noted
 
@@ -94,6 +95,40 @@ async def _add(docket: Docket, key: str) -> None:
     await docket.add(pause, key=key)(0)
 
 
+async def ignore_everything() -> None:
+    """Lets nothing end it."""
+    note_run("start")
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(60)
+
+
+leaked: list[bytes] = []
+
+
+async def leak(mebibytes: int) -> None:
+    """Takes memory and never gives it back."""
+    with noted():
+        leaked.append(os.urandom(1 << 10) * (mebibytes << 10))
+        await asyncio.sleep(0.05)
+
+
+@task(executor="process")
+def wait_abroad_at(gate: str) -> int:
+    """As `wait_at`, in a process of its own."""
+    with noted():
+        while not Path(gate).exists():
+            time.sleep(GLANCE)
+    return os.getpid()
+
+
+@task(executor="process")
+def hold_the_interpreter(steps: int) -> None:
+    """Lets no other thread of its process have a turn."""
+    with noted():
+        sum(range(steps))
+
+
 tasks: list[Callable[..., Any]] = [
     pause,
     pause_in_thread,
@@ -104,4 +139,8 @@ tasks: list[Callable[..., Any]] = [
     swallow_pill,
     fork_and_add,
     carry,
+    ignore_everything,
+    leak,
+    wait_abroad_at,
+    hold_the_interpreter,
 ]

@@ -226,6 +226,8 @@ def of_verdict(verdict: Verdict, blobs: Blobs) -> dict[str, Any]:
         said["error"] = str(verdict.failure)
     if isinstance(verdict, Requeue):
         said |= {"key": claim.key, "attempt": verdict.attempt, "claimed_attempt": claim.attempt, **_due(verdict.due)}
+        if verdict.crashed:
+            said |= {"poisoned": _failure(verdict.poisoned), "poisoned_error": str(verdict.poisoned)}
         body = verdict.payload
     else:
         said |= {"state": verdict.state, "then": of_runs(verdict.then, blobs)}

@@ -149,7 +149,8 @@ def verdict(given: Verdict) -> tuple[tuple[Any, ...], list[bytes]]:
         then = [draft(run) for run in given.then]
         return (claim.id, claim.epoch, "s", given.state, given.result is not None, failure, then), blobs
     blobs = [] if given.payload is None else [given.payload]
-    return (claim.id, claim.epoch, "r", given.attempt, due(given.due), bool(blobs), failure), blobs
+    poisoned = (_failure(given.poisoned),) if given.crashed else ()
+    return (claim.id, claim.epoch, "r", given.attempt, due(given.due), bool(blobs), failure, *poisoned), blobs
 
 
 def _failure(failure: Failure | None) -> tuple[str, str, str] | bool:

@@ -97,11 +97,14 @@ def _requeue(session: Session, verdict: Requeue) -> Finished:
     if standing.stop:
         # It was asked to stop: it does not go again.
         return _settle(session, Settle(claim, State.CANCELLED, failure=failure))
+    if verdict.crashed and standing.crashes + 1 >= standing.crash_limit:
+        session.run("count_crash", standing.seq)
+        return _settle(session, Settle(claim, State.FAILED, failure=verdict.poisoned))
     due = session.moment(verdict.due)
     state, place = scheduling.ready_or_scheduled(session, due, standing.queue, standing.group, standing.weight)
     seq, key, held, failures = session.one(
         "requeue", claim.id, session.docket, claim.epoch, state, due, verdict.attempt, verdict.payload,
-        str(failure) if failure else None, place,
+        str(failure) if failure else None, place, int(verdict.crashed),
     )  # fmt: skip
     if held:
         limits.free(session, seq, load_limits(held))
@@ -127,6 +130,9 @@ class Standing(NamedTuple):
     weight: float | None
     worker: str | None
     stop: int
+    seq: int
+    crashes: int
+    crash_limit: int
 
 
 def _standing(session: Session, claim: Claim) -> Standing | None:
@@ -147,4 +153,5 @@ def _why_not(standing: Standing | None, verdict: Verdict) -> Finished:
     if isinstance(verdict, Settle):
         return Finished.ALREADY if standing.state == verdict.state else Finished.FENCED
     went_again = standing.state in (State.SCHEDULED, State.QUEUED) and standing.attempt == verdict.attempt
-    return Finished.ALREADY if went_again or standing.state == State.CANCELLED else Finished.FENCED
+    ended = standing.state == State.CANCELLED or (verdict.crashed and standing.state == State.FAILED)
+    return Finished.ALREADY if went_again or ended else Finished.FENCED

@@ -40,6 +40,7 @@ from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
 from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
 from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
 from dovetail.testing.conformance.counting import Counting  # noqa: E402
+from dovetail.testing.conformance.crashing import Crashing  # noqa: E402
 from dovetail.testing.conformance.discarding import Discarding  # noqa: E402
 from dovetail.testing.conformance.emptiness import Emptiness  # noqa: E402
 from dovetail.testing.conformance.fairness import Fairness  # noqa: E402
@@ -84,6 +85,7 @@ class Conformance(
     Repeating,
     Parents,
     Leases,
+    Crashing,
     Cancelling,
     Progressing,
     Reviving,
@@ -117,6 +119,7 @@ __all__ = [
     "Conformance",
     "Connect",
     "Counting",
+    "Crashing",
     "Discarding",
     "Emptiness",
     "Fairness",

@@ -191,7 +191,7 @@ class Ledger:
         """What an engine may answer to this verdict now."""
         claim, record = verdict.claim, self.records[verdict.claim.id]
         if record.is_held_by(claim):
-            goes_again = isinstance(verdict, Requeue) and not record.stopping
+            goes_again = isinstance(verdict, Requeue) and not record.stopping and not self.poisons(verdict)
             gives_way = goes_again and self.pending_of(record.run.key)
             return {Finished.YIELDED if gives_way else Finished.DONE}
         if verdict == record.last and not record.gone:
@@ -201,6 +201,11 @@ class Ledger:
             return {Finished.ALREADY, Finished.FENCED}
         return {Finished.FENCED}
 
+    def poisons(self, verdict: Verdict) -> bool:
+        """Whether this would be one crash too many."""
+        record = self.records[verdict.claim.id]
+        return isinstance(verdict, Requeue) and verdict.crashed and record.crashes + 1 >= record.run.crash_limit
+
     def accept(self, verdict: Verdict, answer: Finished, now: datetime) -> None:
         record = self.records[verdict.claim.id]
         if answer is Finished.YIELDED:
@@ -209,7 +214,11 @@ class Ledger:
             self.end(record, verdict.state, now)
         elif record.stopping:
             self.end(record, State.CANCELLED, now)
+        elif self.poisons(verdict):
+            record.crashes += 1
+            self.end(record, State.FAILED, now)
         else:
+            record.crashes += verdict.crashed
             record.state, record.attempt, record.stopping = State.SCHEDULED, verdict.attempt, False
             record.due, record.lease_until = moment(verdict.due, now), None
         record.last = verdict

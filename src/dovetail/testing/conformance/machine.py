@@ -250,6 +250,12 @@ class Machine(RuleBasedStateMachine):
         claim = self.any_handle(data)
         self.step(self._finish(Requeue(claim, claim.attempt + costs, delay, None, BOOM if costs else None)))
 
+    @precondition(lambda self: self.is_working())
+    @rule(data=st.data())
+    def report_crash(self, data: st.DataObject) -> None:
+        claim = self.any_handle(data)
+        self.step(self._finish(Requeue(claim, claim.attempt, failure=BOOM, crashed=True)))
+
     async def _finish(self, verdict: Verdict) -> None:
         now, record = self.clock.now(), self.ledger.records[verdict.claim.id]
         if isinstance(verdict, Requeue) and self.is_left_open(record):

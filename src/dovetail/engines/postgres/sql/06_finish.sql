@@ -172,6 +172,12 @@ BEGIN
         -- It was asked to stop: it does not go again.
         RETURN settle(of_docket, now, verdict - 'size' || '{"state": "cancelled", "then": []}', blobs);
     END IF;
+    IF verdict ? 'poisoned' AND going.crashes + 1 >= going.crash_limit THEN
+        UPDATE run SET crashes = crashes + 1 WHERE docket = of_docket AND id = going.id;
+        RETURN settle(of_docket, now, verdict - 'size' || '{"state": "failed", "then": []}' || jsonb_build_object(
+            'failure', verdict->'poisoned', 'error', verdict->'poisoned_error'
+        ), blobs);
+    END IF;
     IF EXISTS (
         SELECT FROM live_of_key(of_docket, COALESCE(going.key, going.id)) AS other
         WHERE other.id <> going.id AND other.state <> 'running'
@@ -190,7 +196,7 @@ BEGIN
     UPDATE run SET
         state = CASE WHEN ready THEN 'queued' ELSE 'scheduled' END, due = new_due,
         place = CASE WHEN ready THEN place_of(docket, queue, tribe, weight) ELSE 0 END,
-        attempt = (verdict->>'attempt')::integer, failures = failures + (verdict ? 'failure')::integer,
+        attempt = (verdict->>'attempt')::integer, crashes = crashes + (verdict ? 'poisoned')::integer, failures = failures + (verdict ? 'failure')::integer,
         payload = CASE WHEN verdict ? 'size'
             THEN substr(blobs, (verdict->>'start')::integer, (verdict->>'size')::integer) ELSE payload END,
         error = COALESCE(verdict->>'error', error), worker = NULL, lease = NULL, started = NULL,
@@ -234,6 +240,7 @@ BEGIN
     END IF;
     RETURN CASE
         WHEN how.state IN ('scheduled', 'queued') AND how.attempt = (verdict->>'attempt')::integer THEN 'already'
-        WHEN how.state = 'cancelled' THEN 'already' ELSE 'fenced' END;
+        WHEN how.state = 'cancelled' OR (how.state = 'failed' AND verdict ? 'poisoned') THEN 'already'
+        ELSE 'fenced' END;
 END
 $$;

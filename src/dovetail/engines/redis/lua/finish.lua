@@ -2,7 +2,8 @@
 -- Takes verdicts, {id, epoch, kind, ...}:
 --   settle    {id, epoch, 's', state, whether there is a result, failure or false, successors}; the result and the
 --             calls of the successors as bytes
---   requeue   {id, epoch, 'r', attempt, due, whether there are new arguments, failure or false}; the new arguments as bytes
+--   requeue   {id, epoch, 'r', attempt, due, whether there are new arguments, failure or false}, and, after a crash, the
+--             failure if it is one too many; the new arguments as bytes
 -- Returns for each 'done', 'already', 'fenced' or 'yielded', or {run, reference} if a successor's parent is unknown.
 local PRUNED = 2 -- how many records past their retention go for each verdict
 
@@ -24,7 +25,8 @@ local function why_not(run, verdict)
     if not run or run.epoch ~= verdict[2] then return 'fenced' end
     if verdict[3] == 's' then return run.state == verdict[4] and 'already' or 'fenced' end
     local went_again = (run.state == 'scheduled' or run.state == 'queued') and (run.attempt or 1) == verdict[4]
-    return (went_again or run.state == 'cancelled') and 'already' or 'fenced'
+    local ended = run.state == 'cancelled' or (verdict[8] and run.state == 'failed')
+    return (went_again or ended) and 'already' or 'fenced'
 end
 
 -- A run that was asked to stop, and ended before it heard of it, is not followed by another of its key.
@@ -48,11 +50,18 @@ local function settle(run, state, result, failure)
 end
 
 local function requeue(run, verdict, arguments)
-    local attempt, due, failure = verdict[4], verdict[5], verdict[7]
+    local attempt, due, failure, poisoned = verdict[4], verdict[5], verdict[7], verdict[8]
     if run.stop then
         -- It was asked to stop: it does not go again.
         settle(run, 'cancelled', nil, failure)
         return 'done'
+    end
+    if poisoned then
+        run.crashes = (run.crashes or 0) + 1
+        if run.crashes >= (run.crash_limit or 3) then
+            settle(run, 'failed', nil, poisoned)
+            return 'done'
+        end
     end
     withdraw(run)
     run.state, run.progress, run.reported_by, run.request = 'scheduled', nil, nil, nil

@@ -26,9 +26,10 @@ WHERE seq IN (
 RETURNING seq, id, COALESCE(key, id), limits, children, expires, worker
 
 -- name: requeue
--- takes id, docket, epoch, state, due, attempt, payload, error, place
+-- takes id, docket, epoch, state, due, attempt, payload, error, place, crashes to add
 UPDATE dovetail_run SET
     state = ?4, due = ?5, attempt = ?6, payload = COALESCE(?7, payload), error = COALESCE(?8, error), place = ?9,
+    crashes = crashes + ?10,
     worker = NULL, lease = NULL, started = NULL, stop = 0,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
@@ -36,7 +37,7 @@ RETURNING seq, COALESCE(key, id), limits, failures
 
 -- name: standing
 -- takes id, docket, epoch
-SELECT state, attempt, queue, tribe, weight, worker, stop FROM dovetail_run
+SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit FROM dovetail_run
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: standing_in_archive

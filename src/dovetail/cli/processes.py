@@ -1,0 +1,60 @@
+"""Options of `dovetail worker` about processes: how many there are, and how long each of them lives."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from dovetail.cli.options import duration
+
+Processes = Annotated[
+    int, typer.Option(help="How many worker processes to keep running.", envvar="DOVETAIL_WORKER_PROCESSES", min=1)
+]
+MaxRuns = Annotated[
+    int | None,
+    typer.Option(help="Runs after which a process makes room for another.", envvar="DOVETAIL_WORKER_MAX_RUNS", min=1),
+]
+MaxAge = Annotated[
+    timedelta | None,
+    typer.Option(parser=duration, metavar="DURATION", help="How long until it does.", envvar="DOVETAIL_WORKER_MAX_AGE"),
+]
+MaxMemory = Annotated[
+    int | None,
+    typer.Option(help="MiB of memory with which it does.", envvar="DOVETAIL_WORKER_MAX_MEMORY", min=1),
+]
+Reload = Annotated[bool, typer.Option(help="Start anew when Python files change.", envvar="DOVETAIL_WORKER_RELOAD")]
+
+
+def is_supervised() -> bool:
+    """Whether this process was started by a supervisor."""
+    from dovetail.worker.membership import LINE
+
+    return LINE in os.environ
+
+
+def supervise(url: str | None, processes: int, grace: timedelta, watching: Sequence[str] | None) -> int:
+    """Run the same command in so many processes; the exit code. With tasks to watch, anew at each change of files."""
+    import asyncio
+
+    from dovetail.errors import InvalidArgument
+    from dovetail.worker.reloading import changes, watched
+    from dovetail.worker.supervisor import Supervisor
+
+    if processes > 1 and (url or "").startswith("memory:"):
+        raise InvalidArgument(
+            "--processes: a docket in memory is not shared by processes; give a --url of a file or server"
+        )
+
+    async def run() -> int:
+        supervisor = Supervisor(
+            [sys.executable, "-m", "dovetail", *sys.argv[1:]], processes, grace=grace,
+            changes=None if watching is None else changes(watched(watching)),
+        )  # fmt: skip
+        return await supervisor.run()
+
+    return asyncio.run(run())

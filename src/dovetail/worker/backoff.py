@@ -1,0 +1,13 @@
+"""How long to wait before something that failed is tried again."""
+
+from __future__ import annotations
+
+import random
+
+FIRST = 0.5
+LONGEST = 30.0
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: twice as long each time, and never quite the same."""
+    return min(FIRST * 2 ** min(failures - 1, 16), LONGEST) * random.uniform(0.75, 1.25)
