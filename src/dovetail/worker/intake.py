@@ -13,6 +13,7 @@ from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claimed, RunQuery, State
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
+from dovetail.worker.telemetry import Telemetry
 
 FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
@@ -51,6 +52,7 @@ class Intake:
         self._once = once
         self._hint = asyncio.Event()
         self._stopping = False
+        self.telemetry = Telemetry()
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
 
     def hint(self) -> None:
@@ -88,9 +90,11 @@ class Intake:
             claimed = await self._engine.claim(self._worker, room, queues=self._queues, lease=self._lease)
         except (EngineUnavailable, OutcomeUnknown) as error:
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
+            self.telemetry.disrupted()
             await self._clock.wait(self._hint, self._reconnection_delay)
             return None
         self.moved = self._clock.monotonic()
+        self.telemetry.claimed(claimed.claims, self.moved - sent)
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed
