@@ -16,6 +16,7 @@ STORES = ("memory", "redis", "postgres")
 
 ON_EVERY_STORE = (
     "tests/behaviors/",
+    "tests/observe/test_tracing.py",
     "tests/sync/",
     "tests/tasks/test_declaring.py",
     "tests/test_agenda.py",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from dovetail.cli.options import DocketName, Tasks, Url
+from dovetail.observe.formats import LogFormat, LogLevel
 
 
 def worker(
@@ -28,16 +28,58 @@ def worker(
     ] = None,
     until_finished: Annotated[bool, typer.Option(help="Stop once nothing is left to do.")] = False,
     once: Annotated[bool, typer.Option(help="Run what is due now, then stop.")] = False,
-    logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
+    healthcheck_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Answer for the worker's health on this port.",
+            envvar="DOVETAIL_WORKER_HEALTHCHECK_PORT",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    healthcheck_patience: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that the claim loop may stand still.", envvar="DOVETAIL_WORKER_HEALTHCHECK_PATIENCE", min=1
+        ),
+    ] = 30,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Show metrics to Prometheus on this port.", envvar="DOVETAIL_WORKER_METRICS_PORT", min=0, max=65535
+        ),
+    ] = None,
+    enable_internal_instrumentation: Annotated[
+        bool,
+        typer.Option(
+            help="Let traces show what the worker itself asks of the store.",
+            envvar="DOVETAIL_WORKER_ENABLE_INTERNAL_INSTRUMENTATION",
+        ),
+    ] = False,
+    logging_level: Annotated[
+        LogLevel,
+        typer.Option(help="What is logged, and above.", envvar="DOVETAIL_LOGGING_LEVEL", case_sensitive=False),
+    ] = LogLevel.INFO,
+    logging_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            help="How it is logged; rich at a terminal, else plain.",
+            envvar="DOVETAIL_LOGGING_FORMAT",
+            case_sensitive=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a worker until it is told to stop (SIGTERM or SIGINT; a second one hurries it)."""
+    from dovetail.observe.logs import set_up_logging
     from dovetail.worker import Worker
 
-    logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    set_up_logging(logging_level, logging_format)
     asyncio.run(
         Worker.run(
             docket, url, name, concurrency, timedelta(seconds=lease), until_finished=until_finished, tasks=tasks,
             queues=queue or (), shutdown_grace=timedelta(seconds=grace), once=once,
-            middleware=middleware or (),
+            middleware=middleware or (), enable_internal_instrumentation=enable_internal_instrumentation,
+            healthcheck_port=healthcheck_port, healthcheck_patience=timedelta(seconds=healthcheck_patience),
+            metrics_port=metrics_port,
         )
     )  # fmt: skip

@@ -121,7 +121,7 @@ def healthcheck_server(
         yield None
         return
     examiner = Examiner(worker, patience)
-    with serving(lambda path, accept: page_of(path, examiner), host, port, "dovetail-health") as served:
+    with serving(lambda path, accept: page_of(path, examiner), host, port, "health") as served:
         yield served
 
 

@@ -26,7 +26,7 @@ def metrics_server(
         yield None
         return
     _export()
-    with serving(_page, host, port, "dovetail-metrics") as served:
+    with serving(_page, host, port, "metrics") as served:
         yield served
 
 

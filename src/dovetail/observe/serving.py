@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from dovetail.errors import InvalidArgument, UsageError
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+logger = logging.getLogger("dovetail.observe")
 
 SILENCE = 10
 """Seconds after which a client that says nothing is left."""
@@ -41,7 +44,8 @@ def serving(answer: Answer, host: str, port: int, name: str) -> Generator[int]:
     except OSError as error:
         raise UsageError(f"{host}:{port} cannot be served: {error.strerror or error}; choose another port") from error
     with server:
-        threading.Thread(target=server.serve_forever, args=(0.1,), name=name, daemon=True).start()
+        logger.info("%s is served on port %d", name, server.server_address[1])
+        threading.Thread(target=server.serve_forever, args=(0.1,), name=f"dovetail {name}", daemon=True).start()
         try:
             yield server.server_address[1]
         finally:

@@ -243,7 +243,7 @@ class Runner:
         execution: Execution[Any],
     ) -> Verdict | None:  # fmt: skip
         if tenure.reason is Reason.LOST:
-            self.telemetry.lease_lost(tenure.claim)
+            self.telemetry.lease_lost()
             return None
         if outcome.error is None:
             self._store_result(task, outcome)

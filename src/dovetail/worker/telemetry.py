@@ -58,6 +58,13 @@ class Telemetry:
         self._docket = {name: value for name, value in self._labels.items() if name == "docket.name"}
         self._queues: set[str] = set()
 
+    def begin(self) -> None:
+        """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
+        would miss the first time."""
+        if is_metering():
+            for counter in (CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
+                counter.add(0, self._labels)
+
     # An attempt
 
     def span(self, execution: Execution[Any], claim: Claim) -> AbstractContextManager[Span] | None:
@@ -122,9 +129,8 @@ class Telemetry:
         STORE_DURATION.record(seconds, {**self._labels, "dovetail.operation": "claim"})
         if claims:
             CLAIM_BATCH_SIZE.record(len(claims), self._labels)
-        for claim in claims:
-            if claim.redelivered:
-                CRASHES.add(1, self._of_task[claim.task])
+        if crashes := sum(claim.redelivered for claim in claims):
+            CRASHES.add(crashes, self._labels)
 
     def finished(self, verdicts: Sequence[Verdict], answers: Sequence[Finished], seconds: float) -> None:
         if not is_metering():
@@ -136,13 +142,13 @@ class Telemetry:
 
     def answered(self, claim: Claim, answer: Finished) -> None:
         if answer is Finished.FENCED and is_metering():
-            OUTCOMES_FENCED.add(1, self._of_task[claim.task])
+            OUTCOMES_FENCED.add(1, self._labels)
         elif answer is Finished.YIELDED and is_metering():
             TASKS_SUPERSEDED.add(1, {**self._of_task[claim.task], "docket.where": "retry"})
 
-    def lease_lost(self, claim: Claim) -> None:
+    def lease_lost(self) -> None:
         if is_metering():
-            LEASES_LOST.add(1, self._of_task[claim.task])
+            LEASES_LOST.add(1, self._labels)
 
     def disrupted(self) -> None:
         """The store could not be reached, or did not answer."""

@@ -287,7 +287,7 @@ class Crew:
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
         lines = Lines(worker.labels())
-        telemetry = Telemetry(worker.labels())
+        self._telemetry = telemetry = Telemetry(worker.labels())
         self.reporter = Reporter(docket.engine, self._clock)
         runner = Runner(
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
@@ -338,6 +338,7 @@ class Crew:
     async def work(self) -> None:
         self._set_context()
         self._announce()
+        self._telemetry.begin()
         try:
             with self._in_background():
                 await self._learn_strikes()
