@@ -28,6 +28,7 @@ def written(format: LogFormat, message: str, *args: Any, level: int = logging.IN
     handler = handler_for(format, stream)
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    logger.propagate = False  # a lone surrogate in what pytest captured could not be sent on
     try:
         logger.log(level, message, *args, **how)
     finally:

@@ -18,6 +18,8 @@ from dovetail.failures import failure_of
 from dovetail.observe.formats import LogFormat, LogLevel
 from dovetail.observe.text import escaped
 
+__all__ = ["JsonFormatter", "LogFormat", "LogLevel", "PlainFormatter", "handler_for", "set_up_logging"]
+
 PLAIN = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FURTHER_LINES = "\n    "
 
