@@ -72,12 +72,11 @@ class Examiner:
             return Finding(live=True, ready=True, reason="the process is up")
         turns = self._loop_turns()
         is_live = turns or time.monotonic() - self._last_turn < self._patience.total_seconds()
+        blocked = None if turns else "the event loop is blocked"
         vitals = self._worker.vitals()
         if vitals is None:
-            reason = "the worker is not running" if turns else "the event loop is blocked"
-            return Finding(is_live, ready=False, reason=reason, worker=self._worker.name)
-        problem = None if turns else "the event loop is blocked"
-        problem = problem or self._problem(vitals)
+            return Finding(is_live, False, blocked or "the worker is not running", self._worker.name)
+        problem = blocked or self._problem(vitals)
         since = round(vitals.since_claim.total_seconds(), 3)
         return Finding(is_live, problem is None, problem or "ok", self._worker.name, vitals.running, since)
 
