@@ -123,7 +123,7 @@ def draft() -> NewRun:
 
 def attempt_at(task: str) -> Callable[[], Awaitable[Verdict | None]]:
     """One attempt of a task, from a claim to a verdict."""
-    runner = Runner(DOCKET, SYSTEM_CLOCK, ThreadPoolExecutor(1), Lines(SYSTEM_CLOCK, {}), "bench")
+    runner = Runner(DOCKET, SYSTEM_CLOCK, ThreadPoolExecutor(1), Lines({}), "bench")
     due = datetime.now(UTC)
     tenure = Tenure(Claim(id="1", epoch=1, key="1", task=task, payload=CALL, attempt=1, due=due), deadline=0)
     return lambda: runner.run(tenure)

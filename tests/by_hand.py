@@ -29,7 +29,7 @@ class ByHand:
 
     def __init__(self, docket: Docket, threads: Executor, fallback: Any = None) -> None:
         self.docket = docket
-        lines = Lines(docket.clock, docket.labels())
+        lines = Lines(docket.labels())
         self.reporter = Reporter(docket.engine, docket.clock)
         self.runner = Runner(docket, docket.clock, threads, lines, "by hand", fallback, reporter=self.reporter)
 

@@ -17,6 +17,7 @@ STORES = ("memory", "redis", "postgres")
 ON_EVERY_STORE = (
     "tests/behaviors/",
     "tests/cli/",
+    "tests/observe/test_tracing.py",
     "tests/schedules/test_keeping.py",
     "tests/sync/",
     "tests/tasks/test_declaring.py",

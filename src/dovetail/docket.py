@@ -46,6 +46,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
+from dovetail.observe.tracing import carried_context
 from dovetail.queues import QueueInfo
 from dovetail.schedules import QUEUE, Schedules, is_tick
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikeList, StrikePreview
@@ -68,6 +69,7 @@ from dovetail.tasks.declaring import name_of, refuse_clash
 from dovetail.tasks.extras import Extras
 from dovetail.tasks.flow import UNSET, Unset, refuse_nameless
 from dovetail.tasks.standard import standard_tasks
+from dovetail.telemetry import DocketTelemetry, tell
 from dovetail.why import Why
 from dovetail.why.gathering import Inquiry
 
@@ -157,9 +159,13 @@ class Docket:
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
         self.tasks: dict[str, TaskFunction] = {task.__name__: task for task in standard_tasks}
         self.drafter = Drafter(self.codec)
-        self.strike_list = StrikeList(name=self.name, codec=self.codec, clock=clock, tasks=self.tasks)
+        self.strike_list = StrikeList(
+            name=self.name, enable_internal_instrumentation=enable_internal_instrumentation, codec=self.codec,
+            clock=clock, tasks=self.tasks,
+        )  # fmt: skip
         self._schedules = Schedules(self, self._task, self._put_down)
         self._durability = durability
+        self._telemetry = DocketTelemetry(self.name)
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None
         # A wrong URL or durability is refused here, before anything is opened.
@@ -474,15 +480,21 @@ class Docket:
             execution.function, execution.args, execution.kwargs, execution.key, execution.when,
             execution.function_name,
         )  # fmt: skip
+        with self._telemetry.scheduling("schedule", call) as span:
+            await self._put_ready_made(execution, call, replace)
+            tell(span, execution)
+        self._telemetry.put_down(execution)
+        return execution
+
+    async def _put_ready_made(self, execution: Execution[Any], call: TaskCall, replace: bool) -> None:
         if self.hooks.around_enqueues:
             (call,) = await self.hooks.before_enqueues([call])
         if self.strike_list.is_clear or not await self.strike_list.strikes_out(execution):
-            run = self._draft(call, Conflict.REPLACE if replace else Conflict.KEEP).but(attempt=execution.attempt)
-            (placement,) = await self.engine.schedule([run])
+            run = self._draft(call, Conflict.REPLACE if replace else Conflict.KEEP, carried_context())
+            (placement,) = await self.engine.schedule([run.but(attempt=execution.attempt)])
             _note(execution, run, placement)
         if self.hooks.around_enqueues:
             await self.hooks.after_enqueues([execution])
-        return execution
 
     def _task(self, function: TaskFunction | str) -> tuple[TaskFunction, str, Task]:
         if isinstance(function, str):
@@ -500,27 +512,36 @@ class Docket:
             self.register(function)
         return function, task.name, task
 
-    def _draft(self, call: TaskCall, conflict: Conflict | None) -> NewRun:
+    def _draft(self, call: TaskCall, conflict: Conflict | None, carried: Mapping[str, str]) -> NewRun:
         """The run of a call, which says itself what becomes of it when its key is taken, unless that is said here."""
         run_id = call.fresh.pop() if call.fresh else None
         due = timedelta() if call.when is None else call.when
         flow = call.flow
         task = Task.of(call.function)
         task.types.refuse_misfits(call.args, call.kwargs)
-        return self.drafter.draft(
+        run = self.drafter.draft(
             task, call.function_name or name_of(call.function), call.args, call.kwargs,
             id=run_id, key=call.key, due=due, conflict=conflict or flow.conflict, retention=self.retention,
             queue=call.queue, priority=call.priority, group=flow.group, after=flow.after,
             after_failure=flow.after_failure, tags=flow.tags, headers=flow.headers,
         )  # fmt: skip
+        return run.but(headers={**run.headers, **carried}) if carried else run
 
     async def _schedule_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:
+        replaces = conflict is Conflict.REPLACE
+        with self._telemetry.scheduling("replace" if replaces else "add", call) as span:
+            execution = await self._put_one(call, conflict, connection)
+            tell(span, execution)
+        self._telemetry.scheduled(execution, replaces=replaces, enlisted=connection is not None)
+        return execution
+
+    async def _put_one(self, call: TaskCall, conflict: Conflict | None, connection: Any) -> Execution[Any]:
         if self.hooks.around_enqueues:
-            (execution,) = await self._schedule_many([call], conflict, 1, connection)
+            (execution,) = await self._put_many([call], conflict, 1, connection)
             return execution
         if not self.strike_list.is_clear and await self.strike_list.strikes_out(struck := self._execution(call)):
             return struck
-        run = self._draft(call, conflict)
+        run = self._draft(call, conflict, carried_context())
         (placement,) = await self._put_down([run], connection)
         return self._placed(call, run, placement)
 
@@ -545,12 +566,24 @@ class Docket:
         for call in wanted:
             if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
+        replaces = conflict is Conflict.REPLACE
+        with self._telemetry.scheduling_many("replace_many" if replaces else "add_many", len(wanted)) as span:
+            executions = await self._put_many(wanted, conflict, chunk_size, connection)
+            struck = sum(each.disposition is Disposition.STRUCK for each in executions)
+            span.set_attribute("docket.batch.stricken", struck)
+        self._telemetry.scheduled_many(executions, replaces=replaces, enlisted=connection is not None)
+        return executions
+
+    async def _put_many(
+        self, wanted: list[TaskCall], conflict: Conflict | None, chunk_size: int | None, connection: Any
+    ) -> list[Execution[Any]]:
         if self.hooks.around_enqueues:
             wanted = await self.hooks.before_enqueues(wanted)
         struck = {} if self.strike_list.is_clear else await self._struck(wanted)
         allowed = [call for place, call in enumerate(wanted) if place not in struck]
         # Everything is drafted before anything is sent: a call that cannot be stored leaves none behind.
-        runs = [self._draft(call, conflict) for call in allowed]
+        carried = carried_context()
+        runs = [self._draft(call, conflict, carried) for call in allowed]
         hang_together = any(run.after for run in runs)
         size = max(len(runs), 1) if hang_together or chunk_size is None else chunk_size
         placements: list[Placement] = []
@@ -592,15 +625,19 @@ class Docket:
 
     async def cancel(self, key: str) -> None:
         """Cancel what waits or runs under a key. A running task is asked to stop; one that is over is left alone."""
-        await self.engine.cancel([checks.text(key, "key")])
+        with self._telemetry.doing("cancel", key=checks.text(key, "key")):
+            await self.engine.cancel([key])
+        self._telemetry.cancelled()
 
     async def clear(self) -> int:
         """Cancel everything that waits, and say how much that was. Running tasks go on, and schedules stay."""
         cleared = 0
-        async for page in pages(self.engine.find, RunQuery(states=PENDING, limit=CLEAR_BATCH)):
-            # A run that has started in the meantime goes on.
-            answers = await self.engine.cancel([run.key for run in page if not is_tick(run)], running=False)
-            cleared += sum(answer == "cancelled" for answer in answers)
+        with self._telemetry.doing("clear"):
+            async for page in pages(self.engine.find, RunQuery(states=PENDING, limit=CLEAR_BATCH)):
+                # A run that has started in the meantime goes on.
+                answers = await self.engine.cancel([run.key for run in page if not is_tick(run)], running=False)
+                cleared += sum(answer == "cancelled" for answer in answers)
+        self._telemetry.cancelled(cleared)
         return cleared
 
     # Queues
@@ -749,7 +786,8 @@ class Docket:
         They are not scheduled, and what waits is cancelled when it would start. What runs goes on. A strike is in force
         until it is restored, or until its time is over.
         """
-        await self.strike_list.strike(function, parameter, operator, value, reason=reason, owner=owner, until=until)
+        with self._telemetry.doing("strike", **self._words(function, parameter, operator)):
+            await self.strike_list.strike(function, parameter, operator, value, reason=reason, owner=owner, until=until)
 
     async def restore(
         self,
@@ -759,7 +797,13 @@ class Docket:
         value: Any = None,
     ) -> None:
         """Allow again what a strike of the same words forbade. What it has cancelled does not come back."""
-        await self.strike_list.restore(function, parameter, operator, value)
+        with self._telemetry.doing("restore", **self._words(function, parameter, operator)):
+            await self.strike_list.restore(function, parameter, operator, value)
+
+    def _words(self, function: Any, parameter: Any, operator: Any) -> dict[str, str | None]:
+        """What a span says of a strike: not the value, which may be anybody's name."""
+        task = function if function is None or isinstance(function, str) else getattr(function, "__name__", None)
+        return {"task": task, "parameter": parameter, "operator": str(operator) if parameter else None}
 
     async def strikes(self) -> list[Strike]:
         """The strikes that are in force."""

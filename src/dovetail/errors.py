@@ -76,6 +76,12 @@ class AlreadyOpen(UsageError, AssertionError):
     code = "already_open"
 
 
+class MissingExtra(UsageError, ImportError):
+    """Something needs packages that are not installed; the message names the extra that brings them."""
+
+    code = "missing_extra"
+
+
 class InvalidURL(InvalidArgument):
     """The URL names no engine, or cannot be read."""
 

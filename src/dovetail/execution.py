@@ -13,12 +13,16 @@ from dovetail.codec.references import Reference, Refers
 from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic, tags_of
+from dovetail.observe.text import escaped
+from dovetail.observe.tracing import links_of
 from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
 from dovetail.tasks.declaring import name_of
 from dovetail.tasks.extras import metadata_of
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Link
+
     from dovetail.docket import Docket
 
 __all__ = [
@@ -186,7 +190,8 @@ class Execution(Refers, Generic[R]):
         names = positional_names(task.signature, len(self._args))
         positional = [_shown(task, *each) for each in zip(names, self._args, strict=False)]
         named = [f"{name}={_shown(task, name, value)}" for name, value in self._kwargs.items()]
-        return f"{self._function_name}({', '.join([*positional, *named])}){{{self._key}}}"
+        # A key, or what a value says of itself, must not forge another line of the log.
+        return escaped(f"{self._function_name}({', '.join([*positional, *named])}){{{self._key}}}")
 
     def general_labels(self) -> dict[str, Any]:
         return {"docket.task": self._function_name}
@@ -198,6 +203,10 @@ class Execution(Refers, Generic[R]):
             "docket.when": self.when.isoformat(),
             "docket.attempt": self.attempt,
         }
+
+    def incoming_span_links(self) -> list[Link]:
+        """A link to the span in which the run was scheduled; none if there was none."""
+        return links_of(self._trace_context)
 
     # Scheduling
 

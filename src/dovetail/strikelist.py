@@ -40,7 +40,9 @@ from dovetail.holds import (
     strike_of,
     words_of,
 )
+from dovetail.instrumentation import STRIKES_IN_EFFECT
 from dovetail.model import EventKind, Hold, HoldKind, Page, Run, RunQuery, State, Topic
+from dovetail.observe.tracing import in_background
 from dovetail.tasks import Task, TaskFunction
 
 __all__ = [
@@ -97,6 +99,7 @@ class StrikeList:
         self._look = asyncio.Event()
         self._reading = asyncio.Lock()
         self._version: int | None = None
+        self._counted = 0
         self.is_clear = False  # all strikes are known, and there are none: what busy callers ask first
         self.task_strikes: dict[str, Table] = {}
         self.parameter_strikes: Table = {}
@@ -144,13 +147,15 @@ class StrikeList:
         self._strikes_loaded = asyncio.Event()
         self._look, self._reading = asyncio.Event(), asyncio.Lock()
         self._lay_out()
-        self._monitor_task = asyncio.create_task(self._follow(engine), name=f"{self.name} - strikes")
+        with in_background(traced=self.enable_internal_instrumentation):
+            self._monitor_task = asyncio.create_task(self._follow(engine), name=f"{self.name} - strikes")
         try:
             yield
         finally:
             self._monitor_task.cancel()
             await asyncio.wait([self._monitor_task])
             self._engine = self._monitor_task = self._strikes_loaded = None
+            self._count(0)
 
     async def _follow(self, engine: Engine) -> None:
         async with asyncio.TaskGroup() as group:
@@ -241,6 +246,13 @@ class StrikeList:
         self._misfits &= {strike.call_repr() for strike in strikes}
         self.task_strikes, self.parameter_strikes = self._rules.tables()
         self._judge_clearness()
+        self._count(len(strikes))
+
+    def _count(self, strikes: int) -> None:
+        """Let those who measure know how many strikes are in force here."""
+        if strikes != self._counted:
+            STRIKES_IN_EFFECT.add(strikes - self._counted, {"docket.name": self.name})
+            self._counted = strikes
 
     def _judge_clearness(self) -> None:
         self.is_clear = self._is_loaded() and not self.known() and len(self._conditions) == 1

@@ -14,9 +14,10 @@ from typing import Any, get_overloads
 import pytest
 
 import dovetail
-from dovetail import codec, errors, sync, testing
+from dovetail import codec, errors, instrumentation, sync, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
+from dovetail.observe import logs
 from dovetail.tasks.flow import UNSET
 from tests.docs.pages import BLOCKS, ROOT
 
@@ -29,7 +30,10 @@ WHOLE = (
 )  # fmt: skip
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
-HOMES: dict[Path, tuple[ModuleType, ...]] = {API: (dovetail, codec, testing), REFERENCE / "sync.md": (sync,)}
+HOMES: dict[Path, tuple[ModuleType, ...]] = {
+    API: (dovetail, codec, testing, instrumentation, logs),
+    REFERENCE / "sync.md": (sync,),
+}
 """Where the names of a page are to be found."""
 KINDS = {"posonlyargs": 0, "args": 1, "vararg": 2, "kwonlyargs": 3, "kwarg": 4}
 
@@ -129,7 +133,10 @@ def signature_of(stub: Definition) -> Iterator[tuple[str, int, Any]]:
         yield arguments.kwarg.arg, KINDS["kwarg"], None
 
 
-GIVEN = {"timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK, "UNSET": UNSET}
+GIVEN = {
+    "timedelta": timedelta, "datetime": datetime, "UTC": UTC, "SYSTEM_CLOCK": SYSTEM_CLOCK, "UNSET": UNSET,
+    "LogLevel": logs.LogLevel,
+}  # fmt: skip
 
 
 def value_of(default: ast.expr | None) -> Any:
@@ -140,6 +147,13 @@ def test_every_setting_is_described() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     text = (REFERENCE / "settings.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\bDOVETAIL_[A-Z_]+\b", sources)) == set(re.findall(r"\bDOVETAIL_[A-Z_]+\b", text))
+
+
+def test_every_instrument_is_described() -> None:
+    source = Path(instrumentation.__file__).read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "observability.md").read_text(encoding="utf-8")
+    instruments = re.findall(r'"((?:docket|dovetail)_[a-z_]+)"', source)
+    assert sorted(re.findall(r"^\| `((?:docket|dovetail)_[a-z_]+)` \|", page, re.MULTILINE)) == sorted(instruments)
 
 
 def test_every_error_is_described_with_its_code() -> None:

@@ -37,6 +37,13 @@ def is_supervised() -> bool:
     return LINE in os.environ
 
 
+def own_port(port: int | None) -> int | None:
+    """The port of a process that a supervisor has started: that of the command line is for its first place."""
+    from dovetail.observe.serving import PLACE
+
+    return port and port + int(os.environ.get(PLACE, "0"))
+
+
 def supervise(url: str | None, processes: int, grace: timedelta, watching: Sequence[str] | None) -> int:
     """Run the same command in so many processes; the exit code. With tasks to watch, anew at each change of files."""
     import asyncio

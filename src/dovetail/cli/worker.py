@@ -15,8 +15,10 @@ from dovetail.cli.processes import (
     Processes,
     Reload,
     is_supervised,
+    own_port,
     supervise,
 )
+from dovetail.observe.formats import LogFormat, LogLevel
 
 
 def worker(
@@ -80,7 +82,11 @@ def worker(
         ),
     ] = True,
     enable_internal_instrumentation: Annotated[
-        bool, typer.Option(help="Trace Dovetail's own calls of the store as well.")
+        bool,
+        typer.Option(
+            help="Let traces show what the worker itself asks of the store.",
+            envvar="DOVETAIL_WORKER_ENABLE_INTERNAL_INSTRUMENTATION",
+        ),
     ] = False,
     fallback_task: Annotated[
         str | None,
@@ -100,13 +106,48 @@ def worker(
     max_age: MaxAge = None,
     max_memory: MaxMemory = None,
     reload: Reload = False,
-    logging_level: Annotated[str, typer.Option(envvar="DOVETAIL_LOGGING_LEVEL")] = "INFO",
+    healthcheck_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Answer for the worker's health on this port.",
+            envvar="DOVETAIL_WORKER_HEALTHCHECK_PORT",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    healthcheck_patience: Annotated[
+        timedelta,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="How long the claim loop may stand still.",
+            envvar="DOVETAIL_WORKER_HEALTHCHECK_PATIENCE",
+        ),
+    ] = timedelta(seconds=30),
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Show metrics to Prometheus on this port.", envvar="DOVETAIL_WORKER_METRICS_PORT", min=0, max=65535
+        ),
+    ] = None,
+    logging_level: Annotated[
+        LogLevel,
+        typer.Option(help="What is logged, and above.", envvar="DOVETAIL_LOGGING_LEVEL", case_sensitive=False),
+    ] = LogLevel.INFO,
+    logging_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            help="How it is logged; rich at a terminal, else plain.",
+            envvar="DOVETAIL_LOGGING_FORMAT",
+            case_sensitive=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a worker until it is told to stop. By SIGTERM or SIGINT; a second one hurries it."""
-    import logging
     import os
 
     from dovetail.errors import InvalidArgument, InvalidType
+    from dovetail.observe.logs import set_up_logging
     from dovetail.queues import Queue, taken
     from dovetail.worker import Worker
     from dovetail.worker.leaving import run_and_leave
@@ -116,9 +157,10 @@ def worker(
         taken(chosen)
     except (InvalidArgument, InvalidType) as error:
         raise typer.BadParameter(str(error), param_hint="--queue") from None
-    logging.basicConfig(level=logging_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    set_up_logging(logging_level, logging_format)
     if is_supervised():
         name = name and f"{name}#{os.getpid()}"
+        healthcheck_port, metrics_port = own_port(healthcheck_port), own_port(metrics_port)
     elif processes > 1 or reload:
         raise typer.Exit(supervise(url, processes, grace, tasks if reload else None))
     run_and_leave(
@@ -128,6 +170,7 @@ def worker(
             until_finished=until_finished, tasks=tasks, fallback_task=fallback_task, message_batch=message_batch,
             dependencies=dependencies, queues=chosen, shutdown_grace=grace, once=once, middleware=middleware or (),
             ageing=ageing, max_runs=max_runs, max_age=max_age, max_memory=max_memory,
+            healthcheck_port=healthcheck_port, healthcheck_patience=healthcheck_patience, metrics_port=metrics_port,
         )
     )  # fmt: skip
 

@@ -62,6 +62,11 @@ class Task:
             known = _known[function] = _read(function)
         return known
 
+    @staticmethod
+    def known() -> int:
+        """How many functions are remembered."""
+        return len(_known)
+
     @property
     def all_behaviors(self) -> tuple[Behavior, ...]:
         return (*self.behaviors.values(), *self.wrappers)

@@ -15,6 +15,7 @@ from dovetail.injection import open_transactions
 from dovetail.model import Claim, Finished, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Attend, Tenure
+from dovetail.worker.telemetry import Telemetry
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def pause_after(count: int) -> timedelta:
     return min(timedelta(milliseconds=50) * (2 ** (count - 1) - 1), LONGEST)
 
 
-def completing(attend: Attend) -> Attend:
+def completing(attend: Attend, telemetry: Telemetry) -> Attend:
     """See to the transactions of each run."""
     setbacks = Setbacks()
 
@@ -65,7 +66,7 @@ def completing(attend: Attend) -> Attend:
             if opened and not counts:
                 await _landed(opened[0].abandon())
         if opened and isinstance(verdict, Settle) and counts:
-            return await _conclude(opened[0], verdict, setbacks)
+            return await _conclude(opened[0], verdict, setbacks, telemetry)
         return verdict
 
     return complete
@@ -80,7 +81,9 @@ async def _landed(ending: Coroutine[Any, Any, T]) -> T:
     return landing.result()
 
 
-async def _conclude(transaction: Transaction, verdict: Settle, setbacks: Setbacks) -> Verdict | None:
+async def _conclude(
+    transaction: Transaction, verdict: Settle, setbacks: Setbacks, telemetry: Telemetry
+) -> Verdict | None:
     """None if the store has heard the verdict; otherwise what is to be said instead."""
     claim = verdict.claim
     try:
@@ -94,6 +97,7 @@ async def _conclude(transaction: Transaction, verdict: Settle, setbacks: Setback
         setbacks.forget(claim)
         return Settle(claim, State.FAILED, failure=failure_of(error))
     setbacks.forget(claim)
+    telemetry.answered(claim, answer)
     if answer is Finished.FENCED:
         logger.warning("what the run %r wrote was rolled back: its lease had lapsed, and the claim is void", claim.key)
     return None

@@ -18,6 +18,7 @@ from dovetail.worker.leftovers import Leftovers
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
 from dovetail.worker.sharing import Sharing
+from dovetail.worker.telemetry import Telemetry
 
 FALLBACK_POLL = timedelta(seconds=5)
 """How long a hint that was lost can delay a run."""
@@ -65,6 +66,7 @@ class Intake:
         self._sharing = Sharing((*shares, Queue(QUEUE))) if shares else None
         if self._sharing is not None:
             roster.freed = self._freed
+        self.telemetry = Telemetry()
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
         self.tried = self.moved  # the same, or when it last failed
         self.has_claimed = False
@@ -133,10 +135,12 @@ class Intake:
         except (EngineUnavailable, OutcomeUnknown) as error:
             self.tried = self._clock.monotonic()
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
+            self.telemetry.disrupted()
             await self._clock.wait(self._hint, self._reconnection_delay)
             return None
         self.moved = self.tried = self._clock.monotonic()
         self.has_claimed = True
+        self.telemetry.claimed(claimed.claims, self.moved - sent)
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed

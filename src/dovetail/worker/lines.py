@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.behaviors import Outcome
-from dovetail.clock import Clock, from_microseconds
 from dovetail.execution import Execution
 from dovetail.model import Claim, Requeue, Settle, Verdict
 from dovetail.worker.logs import logger
@@ -16,16 +15,15 @@ from dovetail.worker.logs import logger
 class Lines:
     """Says what happens to each run. Nothing is even put together unless somebody reads it."""
 
-    def __init__(self, clock: Clock, labels: dict[str, Any]) -> None:
-        self._clock = clock
+    def __init__(self, labels: dict[str, Any]) -> None:
         self._labels = labels
 
-    def started(self, execution: Execution[Any], claim: Claim) -> None:
+    def started(self, execution: Execution[Any], claim: Claim, late: timedelta) -> None:
         if not logger.isEnabledFor(logging.INFO):
             return
-        late = from_microseconds(self._clock.microseconds()) - claim.due
         arrow = "↬" if claim.attempt > 1 else "↪"
-        logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=self._extra(execution))
+        extra = {**self._extra(execution), "docket.queue": claim.queue, "punctuality": late.total_seconds()}
+        logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=extra)
 
     def ended(self, execution: Execution[Any], outcome: Outcome, verdict: Verdict) -> None:
         goes_again = isinstance(verdict, Requeue) or bool(verdict.then)
@@ -33,17 +31,13 @@ class Lines:
             return  # a failure that is final has been told as one
         arrow = "↫" if goes_again else "↩"
         took = format_duration(outcome.took)
-        logger.info("%s [%s] %s", arrow, took, execution.call_repr(), extra=self._extra(execution))
+        extra = self._extra_at_end(execution, outcome, verdict.claim)
+        logger.info("%s [%s] %s", arrow, took, execution.call_repr(), extra=extra)
 
-    def failed(self, execution: Execution[Any], outcome: Outcome) -> None:
+    def failed(self, execution: Execution[Any], outcome: Outcome, claim: Claim) -> None:
         took = format_duration(outcome.took)
-        logger.error(
-            "↩ [%s] %s failed",
-            took,
-            execution.call_repr(),
-            exc_info=outcome.error,
-            extra=self._extra(execution),
-        )
+        extra = self._extra_at_end(execution, outcome, claim)
+        logger.error("↩ [%s] %s failed", took, execution.call_repr(), exc_info=outcome.error, extra=extra)
 
     def stopped(self, execution: Execution[Any], verdict: Verdict) -> None:
         what = "cancelled" if isinstance(verdict, Settle) else "handed back"
@@ -54,6 +48,9 @@ class Lines:
 
     def _extra(self, execution: Execution[Any]) -> dict[str, Any]:
         return {**self._labels, **execution.specific_labels()}
+
+    def _extra_at_end(self, execution: Execution[Any], outcome: Outcome, claim: Claim) -> dict[str, Any]:
+        return {**self._extra(execution), "docket.queue": claim.queue, "duration": outcome.took.total_seconds()}
 
 
 def format_duration(duration: timedelta) -> str:

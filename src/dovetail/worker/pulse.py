@@ -7,9 +7,11 @@ worker its leases; and from there it sees that the loop is blocked, and by what.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import sysconfig
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +24,7 @@ from dovetail.model import Blockage, WorkerInfo
 from dovetail.model import Pulse as Heard
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Reason, Roster, Tenure
+from dovetail.worker.telemetry import Telemetry
 
 MARGIN = 0.2
 """The part of a lease that must be left: a body is stopped before its lease could lapse."""
@@ -53,6 +56,7 @@ class Pulse:
         self._say = say
         self._heard = heard
         self._stopping: asyncio.Event | None = None
+        self.telemetry = Telemetry()
 
     async def run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         """Beat until stopped, then say goodbye. May run on another loop than the worker's."""
@@ -81,6 +85,7 @@ class Pulse:
                 )
         except (DovetailError, TimeoutError) as error:
             logger.warning("the leases of %d runs could not be renewed, trying again: %s", len(tenures), error)
+            self.telemetry.disrupted()
             self._give_up_what_lapses(worker_loop, sent)
             return False
         for tenure in tenures:
@@ -134,8 +139,9 @@ class PulseThread:
         """Until stopped. What goes wrong in the thread is raised here."""
         worker_loop = asyncio.get_running_loop()
         watched = threading.get_ident()
+        context = contextvars.copy_context()
         self._thread = threading.Thread(
-            target=self._beat, args=(worker_loop, watched), name="dovetail-pulse", daemon=True
+            target=context.run, args=(self._beat, worker_loop, watched), name="dovetail-pulse", daemon=True
         )
         self._thread.start()
         try:
@@ -161,7 +167,7 @@ class PulseThread:
         self._loop = asyncio.get_running_loop()
         if self._stopped:
             return  # told to stop before the thread had begun
-        self._watchdog = Watchdog(worker_loop, watched, self._roster)
+        self._watchdog = Watchdog(worker_loop, watched, self._roster, self._pulse.telemetry)
         watching = asyncio.create_task(self._watchdog.run(), name="dovetail-watchdog")
         try:
             await self._pulse.run(worker_loop)
@@ -172,23 +178,31 @@ class PulseThread:
 class Watchdog:
     """Notices that the worker's event loop does not turn, and names the line that keeps it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, thread: int, roster: Roster) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, thread: int, roster: Roster, telemetry: Telemetry | None = None
+    ) -> None:
         self._loop = loop
         self._thread = thread
         self._roster = roster
         self.blocked: Blockage | None = None
+        self._telemetry = telemetry or Telemetry()
 
     async def run(self) -> None:
         here = asyncio.get_running_loop()
         while True:
             turned = asyncio.Event()
-            _on(self._loop, lambda turned=turned: _on(here, turned.set))
+            asked = time.monotonic()
+            _on(self._loop, lambda turned=turned, asked=asked: self._turned(here, turned, asked))
             await asyncio.sleep(BLOCKED_AFTER)
             if not turned.is_set():
                 self._report()
                 await turned.wait()
                 self.blocked = None
                 logger.warning("the event loop turns again")
+
+    def _turned(self, here: asyncio.AbstractEventLoop, turned: asyncio.Event, asked: float) -> None:
+        self._telemetry.loop_turned(time.monotonic() - asked)
+        _on(here, turned.set)
 
     def _report(self) -> None:
         frame = sys._current_frames().get(self._thread)  # pyright: ignore[reportPrivateUsage]

@@ -7,6 +7,7 @@ bridge the time that a claim takes, and only when runs are so short that it matt
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import random
 import time
@@ -92,6 +93,7 @@ class Roster:
         self._pace = Pace()
         self._suspects: dict[str, float] = {}  # those that run, and since when
         self._written = asyncio.Event()
+        self.context = contextvars.copy_context()  # what every body begins with, whoever starts it
 
     @property
     def room(self) -> int:
@@ -139,7 +141,8 @@ class Roster:
     def _start(self, tenure: Tenure) -> None:
         self._running[tenure.claim.id] = tenure
         loop = asyncio.get_running_loop()
-        tenure.task = loop.create_task(self._see_through(tenure), name=f"{self._name} - task:{tenure.claim.key}")
+        name = f"{self._name} - task:{tenure.claim.key}"
+        tenure.task = loop.create_task(self._see_through(tenure), name=name, context=self.context.copy())
 
     async def _see_through(self, tenure: Tenure) -> None:
         """Run a claim to its verdict. Whatever happens, the slot is free afterwards."""

@@ -6,9 +6,9 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dovetail import middleware
 from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, blocked
@@ -33,6 +33,7 @@ from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.setting import Setting, still_asked
 from dovetail.worker.soundness import sound
 from dovetail.worker.stage import Stage, Stages
+from dovetail.worker.telemetry import Telemetry, carried_on
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -80,6 +81,7 @@ class Runner:
         self._stages = Stages(docket, added or {}, self._reporter.report)
         self.processes = Processes()
         self.middleware = middleware.Hooks()
+        self.telemetry = Telemetry(docket.labels())
         self.is_stopping: Callable[[], bool] = lambda: False
 
     async def run(self, tenure: Tenure) -> Verdict | None:
@@ -92,12 +94,14 @@ class Runner:
             stage = self._stages.of(function)
         except Exception as error:  # what the worker adds does not go with what the task declares
             logger.error("the run %r cannot start on this worker: %s", claim.key, error)
+            self.telemetry.unstarted(claim)
             return Settle(claim, State.FAILED, failure=failure_of(error))
         try:
             types = stage.task.types if claim.task in self._tasks else CallTypes.unknown()
             args, kwargs = self._codec.load_call(types, claim.payload)
         except Exception as error:
             logger.error("the run %r cannot be read: %s", claim.key, error)
+            self.telemetry.unstarted(claim)
             return Settle(claim, State.FAILED, failure=failure_of(error))
         if MARK in claim.payload:
             try:
@@ -117,6 +121,7 @@ class Runner:
             logger.warning("the results for the run %r cannot be read yet, and it is put back: %s", claim.key, error)
             return Requeue(claim, claim.attempt, UNREADABLE_DELAY)
         logger.error("the run %r cannot start: %s", claim.key, error)
+        self.telemetry.unstarted(claim)
         return Settle(claim, State.FAILED, failure=failure_of(error))
 
     def _put_back(self, claim: Claim) -> Verdict:
@@ -131,14 +136,26 @@ class Runner:
         self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Verdict | None:
         claim = tenure.claim
-        task = stage.task
-        execution = self._execution(claim, task, args, kwargs)
+        execution = self._execution(claim, stage.task, args, kwargs)
         if not self._strikes.is_clear and self._strikes.is_stricken(execution):
             self._lines.stricken(execution)
+            self.telemetry.stricken(claim)
             return Settle(claim, State.CANCELLED, failure=STRICKEN)
         current_execution.set(execution)
+        if (span := self.telemetry.span(execution, claim)) is None:
+            return await self._go_through(tenure, stage, args, kwargs, execution)
+        with span:
+            return carried_on(await self._go_through(tenure, stage, args, kwargs, execution))
+
+    async def _go_through(
+        self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], execution: Execution[Any]
+    ) -> Verdict | None:
+        """The attempt itself, from its first line in the log to its verdict."""
+        claim, task = tenure.claim, stage.task
         attempt = Attempt(claim, args, kwargs, self._clock, stage)
-        self._lines.started(execution, claim)
+        late = cast(datetime, execution.started_at) - claim.due
+        self._lines.started(execution, claim, late)
+        self.telemetry.started(claim, late)
         started = self._clock.monotonic()
         hooks = Hooks(task, attempt)
         if layers := self._docket.hooks.around_attempts + self.middleware.around_attempts:
@@ -149,7 +166,9 @@ class Runner:
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
         if self._reporter.has_heard_of(claim.id):
             await self._reporter.conclude(claim.id)
-        return self._judge(tenure, task, attempt, outcome, hooks, execution)
+        verdict = self._judge(tenure, task, attempt, outcome, hooks, execution)
+        self.telemetry.ended(claim, outcome, verdict)
+        return verdict
 
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
         # Not Execution[Any](...): to subscript a class costs as much as to make one.
@@ -239,6 +258,7 @@ class Runner:
         execution: Execution[Any],
     ) -> Verdict | None:  # fmt: skip
         if tenure.reason is Reason.LOST:
+            self.telemetry.lease_lost()
             return None
         if outcome.error is None:
             self._store_result(task, outcome)
@@ -248,7 +268,7 @@ class Runner:
                 self._lines.stopped(execution, stopped)
                 return stopped
             self._store_error(outcome, outcome.error)
-            self._lines.failed(execution, outcome)
+            self._lines.failed(execution, outcome, tenure.claim)
             if isinstance(outcome.error, ProcessDied):
                 return Requeue(attempt.claim, attempt.claim.attempt, failure=outcome.failure, crashed=True)
         verdict = self._ask(tenure, attempt, outcome, hooks) or _settle(attempt.claim, outcome)

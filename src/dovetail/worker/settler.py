@@ -12,6 +12,7 @@ from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.failures import failure_of
 from dovetail.model import Claim, Finished, Settle, State, Verdict
 from dovetail.worker.logs import logger
+from dovetail.worker.telemetry import Telemetry
 
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=2)
@@ -27,6 +28,7 @@ class Settler:
         self._verdicts: list[Verdict] = []
         self._something = asyncio.Event()
         self._closing = False
+        self.telemetry = Telemetry()
         self.settled: Callable[[Claim], None] = lambda claim: None
         self.give_up: Callable[[Claim, Exception], Verdict] = _failed
 
@@ -54,16 +56,19 @@ class Settler:
     async def _write(self, batch: list[Verdict]) -> None:
         pause = FIRST_PAUSE
         while True:
+            sent = self._clock.monotonic()
             try:
                 answers = await self._engine.finish(batch)
             except (EngineUnavailable, OutcomeUnknown) as error:
                 logger.warning("%d outcomes could not be written, trying again: %s", len(batch), error)
+                self.telemetry.disrupted()
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             except Exception:
                 await self._write_singly(batch)
                 return
             else:
+                self.telemetry.finished(batch, answers, self._clock.monotonic() - sent)
                 self._note(batch, answers)
                 return
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+from dovetail.observe.serving import PLACE
 from dovetail.worker.backoff import pause_after
 from dovetail.worker.membership import LINE, Sign
 
@@ -183,7 +184,7 @@ class Supervisor:
         leaving: set[asyncio.Task[int]] = set()
         while not self._stopping.is_set():
             try:
-                member = await Member.start(self._command, self._environment)
+                member = await Member.start(self._command, {**self._environment, PLACE: str(place)})
             except OSError as error:
                 deaths += 1
                 logger.error("no worker process can be started: %s", error)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
 import signal
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -23,6 +24,9 @@ from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Claim, Settle, Verdict, WorkerInfo, new_id
 from dovetail.model import Pulse as Heard
+from dovetail.observe.health import PATIENCE, Vitals, healthcheck_server
+from dovetail.observe.prometheus import metrics_server
+from dovetail.observe.tracing import in_background
 from dovetail.queues import Queue, taken
 from dovetail.schedules.definition import TASK as SCHEDULE
 from dovetail.tasks import Task, TaskFunction, compact_signature, load_member
@@ -43,6 +47,8 @@ from dovetail.worker.round import Round
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
+from dovetail.worker.surveyor import Surveyor
+from dovetail.worker.telemetry import Telemetry
 from dovetail.worker.threads import Threads
 from dovetail.worker.ticker import Ticker
 
@@ -198,6 +204,11 @@ class Worker:
         """How many runs it has attended to since it was started."""
         return 0 if self._crew is None else self._crew.roster.attended
 
+    def vitals(self) -> Vitals | None:
+        """How it stands with the worker; None while it does not run. May be asked from another thread."""
+        crew = self._crew
+        return None if crew is None else crew.vitals()
+
     async def _run(self, *, until_finished: bool = False, budget: Budget | Round | None = None) -> None:
         if self._stack is None:
             async with self:
@@ -238,16 +249,23 @@ class Worker:
         max_runs: int | None = None,
         max_age: timedelta | None = None,
         max_memory: int | None = None,
+        healthcheck_port: int | None = None,
+        healthcheck_patience: timedelta = PATIENCE,
+        metrics_port: int | None = None,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 
         A second signal hands running work back at once. After so many runs, at that age, or with so many MiB of memory
-        it makes room for another process: it takes in nothing more, and ends once running work has.
+        it makes room for another process: it takes in nothing more, and ends once running work has. With ports it
+        answers for its health and shows its metrics.
         """
         limits = Limits.of(max_runs, max_age, max_memory)
         if once and until_finished:
             raise InvalidArgument("once and until_finished are two different ends; ask for one of them")
-        docket = Docket(docket_name, url, durability=durability, codec=codec)
+        docket = Docket(
+            docket_name, url, enable_internal_instrumentation=enable_internal_instrumentation, durability=durability,
+            codec=codec,
+        )  # fmt: skip
         for path in checks.texts(tasks, "tasks"):
             docket.register_collection(path)
         worker = cls(
@@ -258,7 +276,8 @@ class Worker:
             message_batch, queues=queues, shutdown_grace=shutdown_grace,
             middleware=load_member(middleware) if isinstance(middleware, str) else middleware, ageing=ageing,
         )  # fmt: skip
-        async with docket, worker, membership(worker, limits):
+        watchable = _watchable(worker, metrics_port, healthcheck_port, healthcheck_patience)
+        async with watchable, docket, worker, membership(worker, limits):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, worker.stop)
@@ -270,6 +289,18 @@ class Worker:
             finally:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def _watchable(
+    worker: Worker, metrics_port: int | None, healthcheck_port: int | None, patience: timedelta
+) -> AsyncGenerator[None]:
+    """The servers from which others learn how a worker is, on those ports that were given."""
+    with (
+        metrics_server(port=metrics_port),
+        healthcheck_server(port=healthcheck_port, worker=worker, patience=patience),
+    ):
+        yield
 
 
 async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> None:
@@ -303,7 +334,8 @@ class Crew:
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
         self._threads = Threads(worker.concurrency)
-        lines = Lines(self._clock, worker.labels())
+        lines = Lines(worker.labels())
+        self._telemetry = telemetry = Telemetry(worker.labels())
         self.reporter = Reporter(docket.engine, self._clock)
         runner = Runner(
             docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
@@ -311,8 +343,9 @@ class Crew:
         )  # fmt: skip
         self._processes = runner.processes
         runner.middleware = worker.hooks
+        runner.telemetry = telemetry
         runner.is_stopping = lambda: self._stop_requests > 0
-        attend = completing(runner.run if budget is None else budget.around(runner.run))
+        attend = completing(runner.run if budget is None else budget.around(runner.run), telemetry)
         self._ticker = Ticker(docket.codec, self._clock)
         attend = self._ticker.around(attend)
         if isinstance(self._clock, VirtualClock):
@@ -341,6 +374,8 @@ class Crew:
             docket.engine.twin(), self.roster, self._clock, lease=worker.redelivery_timeout,
             interval=lambda: docket.heartbeat_interval, say=self._say, heard=self._heed,
         )  # fmt: skip
+        self.surveyor = Surveyor(docket.engine, self._clock, telemetry, lambda: docket.heartbeat_interval)
+        self.settler.telemetry = self.intake.telemetry = self.pulse.telemetry = telemetry
         self._pulse_thread = PulseThread(self.pulse, self.roster)
         self._started = from_microseconds(self._clock.microseconds())
 
@@ -380,36 +415,52 @@ class Crew:
     async def work(self) -> None:
         self._set_context()
         self._announce()
+        self._telemetry.begin()
         try:
-            await self._learn_strikes()
+            with self._in_background():
+                await self._learn_strikes()
             async with (
                 lifecycles(self._worker, self._docket.tasks.values()),
                 self._docket.hooks.lifetime(self._worker),
                 self._worker.hooks.lifetime(self._worker),
                 asyncio.TaskGroup() as group,
             ):
-                await self._seed()
-                pulse = group.create_task(self._beat(), name="dovetail pulse")
-                settling = group.create_task(self.settler.run(), name="dovetail settler")
-                helpers = [group.create_task(self.listener.run(), name="dovetail listener")]
-                helpers.append(group.create_task(self.janitor.run(), name="dovetail janitor"))
-                helpers.append(group.create_task(self.reporter.run(), name="dovetail reporter"))
-                if self._worker.schedule_automatic_tasks:
-                    helpers.append(group.create_task(self.seeder.run(), name="dovetail seeder"))
-                await self.intake.run()
-                await self._drain()
-                self.settler.close()
-                await self._flush(settling)
-                for helper in helpers:
-                    helper.cancel()
-                self._stop_beating()
-                await pulse
+                self.roster.context = contextvars.copy_context()
+                with self._in_background():
+                    await self._keep_at_it(group)
         finally:
             # Only after a bug of ours is anything still at work: nobody would renew its lease.
             await self._abandon()
             self._threads.shutdown()
             await self._processes.close()
             self.finished.set()
+
+    async def _keep_at_it(self, group: asyncio.TaskGroup) -> None:
+        await self._seed()
+        pulse = group.create_task(self._beat(), name="dovetail pulse")
+        settling = group.create_task(self.settler.run(), name="dovetail settler")
+        helpers = [group.create_task(self.listener.run(), name="dovetail listener")]
+        helpers.append(group.create_task(self.janitor.run(), name="dovetail janitor"))
+        helpers.append(group.create_task(self.reporter.run(), name="dovetail reporter"))
+        helpers.append(group.create_task(self.surveyor.run(), name="dovetail surveyor"))
+        if self._worker.schedule_automatic_tasks:
+            helpers.append(group.create_task(self.seeder.run(), name="dovetail seeder"))
+        await self.intake.run()
+        await self._drain()
+        self.settler.close()
+        await self._flush(settling)
+        for helper in helpers:
+            helper.cancel()
+        self._stop_beating()
+        await pulse
+
+    def _in_background(self) -> AbstractContextManager[None]:
+        """What the parts ask of the store shows in nobody's traces, unless it is to. Bodies are not among it."""
+        return in_background(traced=self._worker.enable_internal_instrumentation)
+
+    def vitals(self) -> Vitals:
+        since = self._clock.monotonic() - self.intake.moved
+        return Vitals(timedelta(seconds=since), self.roster.room > 0, len(self.roster.running), self._stop_requests > 0)
 
     def _set_context(self) -> None:
         """This worker, its docket and what its tasks share are those of its own tasks, and not of another worker's."""

@@ -1,0 +1,124 @@
+"""What a docket tells OpenTelemetry of the calls that are scheduled on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
+
+from dovetail.execution import Disposition, Execution
+from dovetail.instrumentation import (
+    TASKS_ADDED,
+    TASKS_CANCELLED,
+    TASKS_ENLISTED,
+    TASKS_REPLACED,
+    TASKS_SCHEDULED,
+    TASKS_STRICKEN,
+    TaskLabels,
+    is_metering,
+)
+from dovetail.observe.tracing import Attributes, is_tracing, tracer
+from dovetail.tasks import TaskCall
+from dovetail.tasks.declaring import name_of
+
+UNTRACED = nullcontext(INVALID_SPAN)
+"""Stands for a span where nobody records any."""
+
+
+class DocketTelemetry:
+    """Counts what was scheduled, once it was, and puts spans around it. Without an SDK it does nothing."""
+
+    def __init__(self, docket: str) -> None:
+        self._labels = {"docket.name": docket}
+        self._of_task = TaskLabels(self._labels)
+
+    # Spans
+
+    def scheduling(self, operation: str, call: TaskCall) -> AbstractContextManager[Span]:
+        """A span around one call that is scheduled: the run's attempts are linked to it."""
+        if not is_tracing():
+            return UNTRACED
+        task = call.function_name or name_of(call.function)
+        attributes = {
+            **self._of_task[task],
+            "docket.key": call.key,
+            "docket.attempt": 1,
+            "code.function.name": task,
+            **_message(operation, "send", call.queue),
+        }
+        return _span(operation, attributes, SpanKind.PRODUCER)
+
+    def scheduling_many(self, operation: str, calls: int) -> AbstractContextManager[Span]:
+        """One span around all calls of a batch."""
+        if not is_tracing():
+            return UNTRACED
+        attributes = {
+            **self._labels,
+            "docket.batch.count": calls,
+            "messaging.batch.message_count": calls,
+            **_message(operation, "send"),
+        }
+        return _span(operation, attributes, SpanKind.PRODUCER)
+
+    def doing(self, operation: str, **attributes: Any) -> AbstractContextManager[Span]:
+        """A span around something else that is done to the docket."""
+        if not is_tracing():
+            return UNTRACED
+        said = {f"docket.{name}": value for name, value in attributes.items() if value is not None}
+        return _span(operation, {**self._labels, **said}, SpanKind.INTERNAL)
+
+    # Counters
+
+    def scheduled(self, execution: Execution[Any], *, replaces: bool, enlisted: bool) -> None:
+        """A call was scheduled, by `add` or by `replace`."""
+        if not is_metering():
+            return
+        labels = self._of_task[execution.function_name]
+        if execution.disposition is Disposition.STRUCK:
+            TASKS_STRICKEN.add(1, {**labels, "docket.where": "docket"})
+        elif enlisted:
+            # Whether it counts is the caller's to decide, by a commit that we do not see.
+            if execution.disposition is Disposition.SCHEDULED:
+                TASKS_ENLISTED.add(1, labels)
+        elif replaces:
+            TASKS_REPLACED.add(1, labels)
+            TASKS_CANCELLED.add(1, labels)
+            TASKS_SCHEDULED.add(1, labels)
+        else:
+            TASKS_ADDED.add(1, labels)
+            self.put_down(execution)
+
+    def scheduled_many(self, executions: Sequence[Execution[Any]], *, replaces: bool, enlisted: bool) -> None:
+        if is_metering():
+            for execution in executions:
+                self.scheduled(execution, replaces=replaces, enlisted=enlisted)
+
+    def put_down(self, execution: Execution[Any]) -> None:
+        if execution.disposition is Disposition.SCHEDULED and is_metering():
+            TASKS_SCHEDULED.add(1, self._of_task[execution.function_name])
+
+    def cancelled(self, count: int = 1) -> None:
+        if count and is_metering():
+            TASKS_CANCELLED.add(count, self._labels)
+
+
+def tell(span: Span, execution: Execution[Any]) -> None:
+    """What became of a call, on its span."""
+    if not span.is_recording():
+        return
+    span.set_attribute("docket.when", execution.when.isoformat())
+    span.set_attribute("docket.disposition", execution.disposition.value)
+    if execution.id is not None:
+        span.set_attribute("messaging.message.id", execution.id)
+
+
+def _span(operation: str, attributes: Attributes, kind: SpanKind) -> AbstractContextManager[Span]:
+    return tracer.start_as_current_span(f"docket.{operation}", kind=kind, attributes=attributes)
+
+
+def _message(name: str, kind: str, queue: str | None = None) -> dict[str, str]:
+    """The same in the words of OpenTelemetry's conventions for messaging."""
+    said = {"messaging.system": "dovetail", "messaging.operation.name": name, "messaging.operation.type": kind}
+    return said if queue is None else {**said, "messaging.destination.name": queue}

@@ -1,0 +1,39 @@
+"""The surveyor: looks at the whole docket now and then, for those who measure how much waits on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from dovetail.clock import Clock
+from dovetail.engine import Engine
+from dovetail.errors import DovetailError
+from dovetail.instrumentation import is_metering
+from dovetail.worker.logs import logger
+from dovetail.worker.telemetry import Telemetry
+
+SHARE = 50
+"""A survey counts every run. It takes one part in so many of the time, however many there are."""
+
+
+class Surveyor:
+    """Asks the store for nothing unless somebody records metrics."""
+
+    def __init__(self, engine: Engine, clock: Clock, telemetry: Telemetry, interval: Callable[[], timedelta]) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._telemetry = telemetry
+        self._interval = interval
+
+    async def run(self) -> None:
+        while True:
+            took = await self._look() if is_metering() else timedelta()
+            await self._clock.rest(None, max(self._interval(), took * SHARE))
+
+    async def _look(self) -> timedelta:
+        began = self._clock.monotonic()
+        try:
+            self._telemetry.surveyed(await self._engine.survey())
+        except DovetailError as error:
+            logger.warning("the docket could not be surveyed: %s", error)
+        return timedelta(seconds=self._clock.monotonic() - began)

@@ -1,0 +1,203 @@
+"""What a worker tells OpenTelemetry: a span for each attempt, and what it counts and measures.
+
+Every moment has a method, and each asks first whether anybody listens. What happens once a run costs a look at one
+variable if nobody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Span, Status, StatusCode
+
+from dovetail.behaviors import Outcome
+from dovetail.execution import Execution
+from dovetail.instrumentation import (
+    CACHE_SIZE,
+    CLAIM_BATCH_SIZE,
+    CRASHES,
+    EVENT_LOOP_LAG,
+    FINISH_BATCH_SIZE,
+    LEASES_LOST,
+    OLDEST_QUEUED_AGE,
+    OUTCOMES_FENCED,
+    QUEUE_DEPTH,
+    REDIS_DISRUPTIONS,
+    SCHEDULE_DEPTH,
+    STORE_DURATION,
+    TASK_DURATION,
+    TASK_PUNCTUALITY,
+    TASKS_COMPLETED,
+    TASKS_FAILED,
+    TASKS_PERPETUATED,
+    TASKS_REDELIVERED,
+    TASKS_RETRIED,
+    TASKS_RUNNING,
+    TASKS_STARTED,
+    TASKS_STRICKEN,
+    TASKS_SUCCEEDED,
+    TASKS_SUPERSEDED,
+    TaskLabels,
+    is_metering,
+)
+from dovetail.model import Claim, Finished, Requeue, Settle, State, Survey, Verdict
+from dovetail.observe.tracing import BAGGAGE, attempt_span, carried_context, is_tracing
+from dovetail.tasks import Task
+
+
+class Telemetry:
+    """Spans and measurements of one worker."""
+
+    def __init__(self, labels: Mapping[str, str] | None = None) -> None:
+        self._labels = dict(labels or {})
+        self._of_task = TaskLabels(self._labels)
+        self._docket = {name: value for name, value in self._labels.items() if name == "docket.name"}
+        self._queues: set[str] = set()
+
+    def begin(self) -> None:
+        """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
+        would miss the first time."""
+        if is_metering():
+            for counter in (CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
+                counter.add(0, self._labels)
+
+    # An attempt
+
+    def span(self, execution: Execution[Any], claim: Claim) -> AbstractContextManager[Span] | None:
+        """A span around the attempt; None if nobody records it and it has no baggage."""
+        if not is_tracing() and BAGGAGE not in claim.headers:
+            return None
+        attributes = {
+            **self._labels,
+            **execution.specific_labels(),
+            "code.function.name": claim.task,
+            "messaging.system": "dovetail",
+            "messaging.operation.name": "run",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": claim.queue,
+            "messaging.message.id": claim.id,
+            "messaging.client.id": self._labels.get("docket.worker", ""),
+        }
+        return attempt_span(claim.task, attributes, claim.headers)
+
+    def started(self, claim: Claim, late: timedelta) -> None:
+        if not is_metering():
+            return
+        labels = self._of_task[claim.task]
+        TASKS_STARTED.add(1, labels)
+        if claim.redelivered:
+            TASKS_REDELIVERED.add(1, labels)
+        TASKS_RUNNING.add(1, labels)
+        TASK_PUNCTUALITY.record(late.total_seconds(), labels)
+
+    def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict | None) -> None:
+        if is_tracing():
+            _judge(trace.get_current_span(), outcome)
+        if not is_metering():
+            return
+        labels = self._of_task[claim.task]
+        TASKS_RUNNING.add(-1, labels)
+        TASKS_COMPLETED.add(1, labels)
+        TASK_DURATION.record(outcome.took.total_seconds(), labels)
+        if outcome.error is None:
+            TASKS_SUCCEEDED.add(1, labels)
+        elif _has_failed(outcome):
+            TASKS_FAILED.add(1, labels)
+        if isinstance(verdict, Settle) and verdict.then:
+            TASKS_PERPETUATED.add(1, labels)
+        elif isinstance(verdict, Requeue) and verdict.attempt > claim.attempt:
+            TASKS_RETRIED.add(1, labels)
+
+    def unstarted(self, claim: Claim) -> None:
+        """A run has failed without an attempt: it cannot be read, or does not go with this worker."""
+        if is_metering():
+            TASKS_FAILED.add(1, self._of_task[claim.task])
+
+    def stricken(self, claim: Claim) -> None:
+        if is_metering():
+            TASKS_STRICKEN.add(1, {**self._of_task[claim.task], "docket.where": "worker"})
+
+    # The worker's parts
+
+    def claimed(self, claims: Sequence[Claim], seconds: float) -> None:
+        if not is_metering():
+            return
+        STORE_DURATION.record(seconds, {**self._labels, "dovetail.operation": "claim"})
+        if claims:
+            CLAIM_BATCH_SIZE.record(len(claims), self._labels)
+        if crashes := sum(claim.redelivered for claim in claims):
+            CRASHES.add(crashes, self._labels)
+
+    def finished(self, verdicts: Sequence[Verdict], answers: Sequence[Finished], seconds: float) -> None:
+        if not is_metering():
+            return
+        STORE_DURATION.record(seconds, {**self._labels, "dovetail.operation": "finish"})
+        FINISH_BATCH_SIZE.record(len(verdicts), self._labels)
+        for verdict, answer in zip(verdicts, answers, strict=True):
+            self.answered(verdict.claim, answer)
+
+    def answered(self, claim: Claim, answer: Finished) -> None:
+        if answer is Finished.FENCED and is_metering():
+            OUTCOMES_FENCED.add(1, self._labels)
+        elif answer is Finished.YIELDED and is_metering():
+            TASKS_SUPERSEDED.add(1, {**self._of_task[claim.task], "docket.where": "retry"})
+
+    def lease_lost(self) -> None:
+        if is_metering():
+            LEASES_LOST.add(1, self._labels)
+
+    def disrupted(self) -> None:
+        """The store could not be reached, or did not answer."""
+        if is_metering():
+            REDIS_DISRUPTIONS.add(1, self._labels)
+
+    def loop_turned(self, seconds: float) -> None:
+        if is_metering():
+            EVENT_LOOP_LAG.record(seconds, self._labels)
+
+    def surveyed(self, survey: Survey) -> None:
+        """The docket at a glance."""
+        QUEUE_DEPTH.set(survey.count(State.QUEUED), self._docket)
+        SCHEDULE_DEPTH.set(survey.count(State.SCHEDULED), self._docket)
+        ages = _ages(survey)
+        self._queues |= ages.keys()
+        for queue in self._queues:  # one that is empty by now says so
+            OLDEST_QUEUED_AGE.set(ages.get(queue, 0.0), {**self._docket, "docket.queue": queue})
+        CACHE_SIZE.set(Task.known(), {"cache": "signature"})
+
+
+def carried_on(verdict: Verdict | None) -> Verdict | None:
+    """The verdict, with the runs that follow linked to the attempt that brought them about."""
+    if not isinstance(verdict, Settle) or not verdict.then or not (carried := carried_context()):
+        return verdict
+    return verdict.but(then=tuple(run.but(headers={**run.headers, **carried}) for run in verdict.then))
+
+
+def _ages(survey: Survey) -> dict[str, float]:
+    """For how long the first of what is due has waited, by queue, in seconds."""
+    ages: dict[str, float] = {}
+    for each in survey.counts:
+        if each.state in (State.QUEUED, State.SCHEDULED) and each.oldest_due is not None:
+            age = (survey.at - each.oldest_due).total_seconds()
+            ages[each.queue] = max(ages.get(each.queue, 0.0), age)
+    return ages
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Whether an attempt that raised has failed: one that was stopped, snoozed or turned away has no failure."""
+    return outcome.error is not None and outcome.failure is not None
+
+
+def _judge(span: Span, outcome: Outcome) -> None:
+    failure = outcome.failure
+    if outcome.error is None or failure is None:
+        span.set_status(Status(StatusCode.OK))
+        return
+    span.set_attribute("error.type", failure.type)
+    span.set_status(Status(StatusCode.ERROR, failure.message))
+    with suppress(Exception):  # how an exception shows itself is its own affair
+        span.record_exception(outcome.error)

@@ -1,0 +1,106 @@
+"""`dovetail worker`, watched from outside: its ports and its log."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dovetail.cli.main import app
+from dovetail.errors import UsageError
+from tests.observe.fetching import Fetched, get
+
+LONGEST = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def worker(folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker process, told everything by its environment."""
+    settings = {"DOVETAIL_URL": f"sqlite:///{folder / 'store.db'}", **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dovetail", "worker"], env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get_eventually(port: int, path: str) -> Fetched:
+    """The answer, as soon as there is one that says all is well."""
+    give_up = time.monotonic() + LONGEST
+    while True:
+        try:
+            answer = get(port, path)
+        except OSError:
+            answer = None
+        if answer is not None and answer.status == 200:
+            return answer
+        assert time.monotonic() < give_up, answer
+        time.sleep(0.05)
+
+
+def test_a_worker_answers_on_its_ports_and_logs_for_machines(tmp_path: Path):
+    health, metrics = free_port(), free_port()
+    with worker(
+        tmp_path,
+        DOVETAIL_WORKER_NAME="w1",
+        DOVETAIL_WORKER_HEALTHCHECK_PORT=str(health),
+        DOVETAIL_WORKER_HEALTHCHECK_PATIENCE="60",
+        DOVETAIL_WORKER_METRICS_PORT=str(metrics),
+        DOVETAIL_LOGGING_FORMAT="json",
+        DOVETAIL_LOGGING_LEVEL="info",
+    ) as process:
+        assert get_eventually(health, "/ready").json["worker"] == "w1"
+        assert get_eventually(health, "/live").json["live"] is True
+        assert "dovetail_crashes_total" in get_eventually(metrics, "/metrics").body
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=LONGEST)
+        assert process.returncode == 0, log
+    records = [json.loads(line) for line in log.splitlines()]
+    assert any("w1" in record["message"] for record in records)
+    assert {record["level"] for record in records} == {"INFO"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--logging-level", "loud"], "'loud' is not one of"),
+        (["--logging-format", "xml"], "'xml' is not one of"),
+        (["--metrics-port", "70000"], "--metrics-port"),
+        (["--healthcheck-port", "-1"], "--healthcheck-port"),
+        (["--healthcheck-patience", "0"], "--healthcheck-patience"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], said: str):
+    result = CliRunner().invoke(app, ["worker", *arguments])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_port_that_is_taken_stops_it_at_once(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        arguments = ["worker", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--healthcheck-port", port]
+        result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, UsageError)
+    assert f"0.0.0.0:{port} cannot be served" in str(result.exception)
