@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
+    from dovetail.model import Finding, Repair, Severity
     from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
     from dovetail.tasks import TaskCall
@@ -135,6 +136,11 @@ _NAMES = {
         "TaskTransaction",
     ),
     "dovetail.middleware": ("Middleware",),
+    "dovetail.model": (
+        "Finding",
+        "Repair",
+        "Severity",
+    ),
     "dovetail.queues": (
         "Pause",
         "QueueInfo",
@@ -179,6 +185,7 @@ __all__ = [
     "ExecutionState",
     "ExponentialRetry",
     "Fail",
+    "Finding",
     "Graph",
     "GraphNode",
     "Logged",
@@ -193,8 +200,10 @@ __all__ = [
     "Provided",
     "QueueInfo",
     "RateLimit",
+    "Repair",
     "ResultExpired",
     "Retry",
+    "Severity",
     "Shared",
     "Snooze",
     "Strike",

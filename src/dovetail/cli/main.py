@@ -7,6 +7,7 @@ from importlib.metadata import version as installed_version
 
 import typer
 
+from dovetail.cli.doctor import doctor
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
 from dovetail.cli.worker import worker
@@ -28,6 +29,7 @@ def version() -> None:
 
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
+app.command(name="doctor")(doctor)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from dovetail.model.noun import Noun
 
@@ -22,6 +23,10 @@ class WorkerInfo(Noun, frozen=True):
     pid: int = 0
     started: datetime | None = None
     leaving: bool = False  # its last word: the store forgets it
+    lease: timedelta | None = None  # until its runs start elsewhere, if it is silent
+    grace: timedelta | None = None  # that running work has when it is stopped
+    ended: Mapping[str, int] = {}  # runs that it has seen to their end since it started, by queue
+    failed: int = 0  # those of them that failed
 
 
 class Pulse(Noun, frozen=True):

@@ -39,6 +39,7 @@ from dovetail.worker.round import Round
 from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
+from dovetail.worker.tally import Tally
 from dovetail.worker.threads import Threads
 
 Shared = tuple[dict[Any, Any], asyncio.Lock, AsyncExitStack]
@@ -265,7 +266,9 @@ class Crew:
         )  # fmt: skip
         runner.middleware = worker.hooks
         runner.is_stopping = lambda: self._stop_requests > 0
-        attend = completing(runner.run if budget is None else budget.around(runner.run))
+        self.tally = Tally()
+        attend = self.tally.around(runner.run)
+        attend = completing(attend if budget is None else budget.around(attend))
         if isinstance(self._clock, VirtualClock):
             attend = _accompanied(attend, self._clock)
         self.settler = Settler(docket.engine, self._clock)
@@ -427,7 +430,8 @@ class Crew:
         return WorkerInfo(
             worker.name, tasks=frozenset(self._docket.tasks), id=worker.id, queues=worker.queues,
             concurrency=worker.concurrency, running=len(self.roster.running), host=socket.gethostname(),
-            pid=os.getpid(), started=self._started,
+            pid=os.getpid(), started=self._started, lease=worker.redelivery_timeout, grace=worker.shutdown_grace,
+            ended=dict(self.tally.ended), failed=self.tally.failed,
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.clock import LEAP, Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.engines.redis import durability as durabilities
-from dovetail.engines.redis import packing
+from dovetail.engines.redis import examining, packing
 from dovetail.engines.redis.branch import Branch, parts_of
 from dovetail.engines.redis.location import locate
 from dovetail.errors import EngineUnavailable, InvalidArgument
@@ -25,7 +25,9 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
@@ -33,6 +35,8 @@ from dovetail.model import (
     ProgressReport,
     Pulse,
     QueueCount,
+    QueueGlance,
+    Repair,
     Revival,
     Run,
     RunQuery,
@@ -44,6 +48,7 @@ from dovetail.model import (
     WorkerInfo,
     new_id,
 )
+from dovetail.model.glance import KEPT, SHOWN
 
 LAYOUT = 1
 """The version of the keys. A later one would have another root."""
@@ -51,6 +56,8 @@ MOST_CLAIMED = 150
 """How many runs one script hands out."""
 SWEPT = 250
 """How much one script sweeps."""
+GLANCED_AT = 400
+"""Records of what is over among which one script looks for failures."""
 
 _worker = msgspec.json.Decoder(WorkerInfo)
 
@@ -209,6 +216,25 @@ class RedisEngine:
             for (queue, state), (count, due) in sorted(counts.items())
         ]
         return Survey(from_microseconds(at), listed, workers)
+
+    async def glance(self) -> Glance:
+        head, *rest = await self._branch().run("glance", lambda _: packing.encode((SHOWN, GLANCED_AT)))
+        at, queues, waiting, parked, kept, running, failures = packing.decode(head)
+        listed = [
+            QueueGlance(name, queued, scheduled, busy, None if since is False else from_microseconds(int(since)))
+            for name, queued, scheduled, busy, since in sorted(queues)
+        ]
+        workers = [_load_worker(info, seen) for info, seen in zip(rest[::2], rest[1::2], strict=True)]
+        return Glance(
+            from_microseconds(at), listed, waiting, parked, min(kept, KEPT), workers,
+            [packing.run_glance(each) for each in running], [packing.run_glance(each) for each in failures],
+        )  # fmt: skip
+
+    async def examine(self) -> list[Finding]:
+        return await examining.examine(self._branch(), self._location, self._durability)
+
+    async def mend(self) -> list[Repair]:
+        return await examining.mend(self._branch())
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

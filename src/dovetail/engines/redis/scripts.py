@@ -10,9 +10,9 @@ from importlib.resources import files
 
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
-WHEN_FULL = frozenset({"cancel", "claim", "finish", "heartbeat", "lift", "report", "sweep"})
+WHEN_FULL = frozenset({"cancel", "claim", "finish", "heartbeat", "lift", "mend", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
-READING = frozenset({"find", "holds", "survey"})
+READING = frozenset({"examine", "find", "glance", "holds", "survey"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,18 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
-from dovetail.engines.sqlite import claiming, connection, control, enlisting, finishing, scheduling, sight, upkeep
+from dovetail.engines.sqlite import (
+    claiming,
+    connection,
+    control,
+    enlisting,
+    examining,
+    finishing,
+    glancing,
+    scheduling,
+    sight,
+    upkeep,
+)
 from dovetail.engines.sqlite.connection import translated
 from dovetail.engines.sqlite.location import locate
 from dovetail.engines.sqlite.quarantine import quarantine
@@ -27,7 +38,9 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
@@ -182,6 +195,12 @@ class SqliteEngine:
 
     async def survey(self) -> Survey:
         return await self._read(sight.survey)
+
+    async def glance(self) -> Glance:
+        return await self._read(glancing.glance)
+
+    async def examine(self) -> list[Finding]:
+        return await self._read(partial(examining.examine, location=self._location, durability=self._durability))
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

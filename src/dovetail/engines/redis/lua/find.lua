@@ -1,4 +1,4 @@
--- needs: journal order
+-- needs: journal order calls
 -- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), worker, parent, created after and before, due
 -- before, error text (false: any), whether only the newest of a key counts, newest first, limit, cursor or false.
 -- Returns {next cursor or false, whether that is the end, records packed}, then for each record the call, the result
@@ -29,14 +29,6 @@ local function is_newest(run)
     local text = encode(name_of(run))
     local entry = call('ZREVRANGEBYLEX', NAMES, '(' .. text .. '!', '[' .. text .. ' ', 'LIMIT', 0, 1)[1]
     return not entry or tonumber(entry:match('^%S+ (%d+) ')) <= run.seq
-end
-
--- What comes after the head of a call is the payload: bytes of any kind.
-local function task_of(run)
-    local blob = call('HGET', CALL, run.id)
-    if not blob then return '' end
-    local _, head = cmsgpack.unpack_one(blob, 4)
-    return head[1]
 end
 
 -- Strings are found as they are; the last two look elsewhere, so they come last.
