@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from dovetail.engine.finding import limits_with_room, note, ok, orphans, problem, size, warning
@@ -40,13 +41,14 @@ def examine(session: Session, location: Location, durability: str) -> list[Findi
         )
     else:
         found += _file(session, location, location.path, durability)
-    found.append(limits_with_room(limits.with_room(session, LOOKED_AT)))
-    found.append(orphans([key for (key,) in session.all("orphans", session.docket, LOOKED_AT)]))
+    with suppress(sqlite3.DatabaseError):  # of a damaged file nothing more can be said than that it is
+        found.append(limits_with_room(limits.with_room(session, LOOKED_AT)))
+        found.append(orphans([key for (key,) in session.all("orphans", session.docket, LOOKED_AT)]))
     return found
 
 
 def _file(session: Session, location: Location, path: Path, durability: str) -> Iterator[Finding]:
-    yield _journal(session)
+    yield journal(session)
     yield _synchronous(session, durability)
     yield _file_system(location, path)
     yield _disk(path)
@@ -60,7 +62,7 @@ def _number(session: Session, pragma: str) -> int:
     return session.db.execute(f"PRAGMA {pragma}").fetchone()[0]
 
 
-def _journal(session: Session) -> Finding:
+def journal(session: Session) -> Finding:
     (mode,) = session.db.execute("PRAGMA journal_mode").fetchone()
     if mode == "wal":
         return ok("sqlite.journal", "the file has a write-ahead log")
