@@ -92,12 +92,9 @@ end
 function steps.members(kind, name, from)
     local set = name and key(kind, name) or root .. kind
     local has_ranks = kind == 'ready' or kind == 'parked'
-    local members, ids = call('ZRANGE', set, from, from + AT_A_TIME - 1), {}
-    for n, member in ipairs(members) do ids[n] = has_ranks and id_of(member) or member end
-    fetch(ids)
-    local gone = 0
-    for n, member in ipairs(members) do
-        if not run_of(ids[n]) then
+    local members, gone = call('ZRANGE', set, from, from + AT_A_TIME - 1), 0
+    for _, member in ipairs(members) do
+        if call('HEXISTS', RUN, has_ranks and id_of(member) or member) == 0 then
             gone = gone + 1
             if kind == 'parked' then
                 leave_line(name, member)
