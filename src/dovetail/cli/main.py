@@ -10,6 +10,7 @@ import typer
 from dovetail.cli.doctor import doctor
 from dovetail.cli.migrate import migrate
 from dovetail.cli.output import UNAVAILABLE
+from dovetail.cli.top.command import top
 from dovetail.cli.worker import worker
 from dovetail.errors import DovetailError, EngineUnavailable
 
@@ -30,6 +31,7 @@ def version() -> None:
 app.command(name="worker")(worker)
 app.command(name="migrate")(migrate)
 app.command(name="doctor")(doctor)
+app.command(name="top")(top)
 
 
 def main() -> None:
