@@ -86,7 +86,7 @@ async def _missing(docket: Docket) -> Finding | None:
 def _print(name: str, url: str, repairs: Sequence[Repair], findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
-    console.print(Text.assemble((visible(name), "bold"), f" at {visible(url)}\n"))
+    console.print(Text.assemble((visible(name), "bold"), f" at {visible(url)}\n"), soft_wrap=True)
     for done in repairs:
         console.print(Text.assemble(("repaired  ", "green"), f"{done.count:,} {done.what}"))
     if repairs:
@@ -95,9 +95,9 @@ def _print(name: str, url: str, repairs: Sequence[Repair], findings: Sequence[Fi
         color = _COLORS[each.severity]
         console.print(Text.assemble((f"{each.severity:<{INDENT}}", color), (each.check, "bold")))
         for line in _wrapped(visible(each.found)):
-            console.print(Text(line))
+            console.print(Text(line), soft_wrap=True)
         for line in _wrapped(f"→ {visible(each.advice)}") if each.advice else ():
-            console.print(Text(line, style="dim"))
+            console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _wrapped(text: str) -> list[str]:
@@ -105,4 +105,6 @@ def _wrapped(text: str) -> list[str]:
 
     margin = " " * INDENT
     width = max(console.width, 2 * INDENT)
-    return wrap(text, width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+    return wrap(
+        text, width, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+    )
