@@ -224,11 +224,11 @@ async def test_a_repair_beside_work_takes_no_run_away(still: Docket) -> None:
     ],
 )
 def test_a_clock_that_is_off(clock: VirtualClock, ahead: float, expected: Severity) -> None:
-    seen = Seen(Glance(clock.now(), [], 0, 0, 0, [], [], []), [], timedelta(seconds=ahead), timedelta(), MINUTE, MINUTE)
+    seen = Seen(Glance(clock.now(), [], 0, 0, 0, [], [], []), [], timedelta(seconds=ahead), timedelta(), MINUTE)
     assert next(each.severity for each in judge(seen) if each.check == "clock") is expected
 
 
 def test_a_slow_answer_is_no_skew(clock: VirtualClock) -> None:
     glance = Glance(clock.now(), [], 0, 0, 0, [], [], [])
-    seen = Seen(glance, [], timedelta(seconds=3), timedelta(seconds=2.5), MINUTE, MINUTE)
+    seen = Seen(glance, [], timedelta(seconds=3), timedelta(seconds=2.5), MINUTE)
     assert next(each.severity for each in judge(seen) if each.check == "clock") is Severity.OK

@@ -753,7 +753,7 @@ class Docket:
 
     async def examine(self) -> list[Finding]:
         """What is right and wrong with the store, the workers and the runs, the gravest first, and what to do."""
-        return await doctor.examine(self.engine, self.clock, self.heartbeat_interval, self._silence)
+        return await doctor.examine(self.engine, self.clock, self._silence)
 
     async def repair(self) -> list[Repair]:
         """Put right what can be derived from what is there, and say what that was. Safe while workers run; no run is

@@ -28,6 +28,8 @@ FORGOTTEN = timedelta(days=7)
 """After how long a pause or a strike without an end may have been forgotten."""
 RECENT, MANY_FAILURES = timedelta(hours=1), 10
 """How many failures in how long are a warning."""
+SHORT_LEASE = timedelta(seconds=5)
+"""A lease that a busy host may fail to renew."""
 LONG_GRACE = timedelta(seconds=30)
 """What most supervisors give a process to stop."""
 MOST_SWEEPS = 10_000
@@ -42,7 +44,6 @@ class Seen:
     offset: timedelta  # how far the store's clock is ahead of this host's
     unsure: timedelta  # and how far that may be wrong
     silence: timedelta  # after which a worker counts as dead
-    heartbeat: timedelta
     tasks: Counter[str] = field(default_factory=Counter[str])  # of some that are queued
 
     @property
@@ -71,13 +72,13 @@ class Seen:
 # Looking and mending
 
 
-async def examine(engine: Engine, clock: Clock, heartbeat: timedelta, silence: timedelta) -> list[Finding]:
+async def examine(engine: Engine, clock: Clock, silence: timedelta) -> list[Finding]:
     """Everything that can be found out about a docket and its store, the gravest first."""
     if not isinstance(engine, Examines):
         return [note("store", "this engine cannot be looked at", "see its own tools")]
     found = await engine.examine()
     try:
-        seen = await _look(engine, clock, heartbeat, silence)
+        seen = await _look(engine, clock, silence)
     except DovetailError as error:
         found.append(warning("runs", f"the runs could not be looked at: {error}", "run the doctor as one who may read"))
     else:
@@ -92,7 +93,7 @@ async def glance_of(engine: Engine) -> Glance:
     return await engine.glance()
 
 
-async def _look(engine: Engine, clock: Clock, heartbeat: timedelta, silence: timedelta) -> Seen:
+async def _look(engine: Engine, clock: Clock, silence: timedelta) -> Seen:
     before = clock.microseconds()
     glance = await glance_of(engine)
     after = clock.microseconds()
@@ -103,7 +104,6 @@ async def _look(engine: Engine, clock: Clock, heartbeat: timedelta, silence: tim
         offset=glance.at - from_microseconds((before + after) // 2),
         unsure=timedelta(microseconds=(after - before) / 2),
         silence=silence,
-        heartbeat=heartbeat,
         tasks=Counter(run.task for run in queued),
     )
 
@@ -175,12 +175,12 @@ def _worker_clocks(seen: Seen) -> Iterator[Finding]:
 
 
 def _worker_settings(seen: Seen) -> Iterator[Finding]:
-    hasty = [each.name for each in seen.alive if each.lease is not None and each.lease < 3 * seen.heartbeat]
+    hasty = [each.name for each in seen.alive if each.lease is not None and each.lease < SHORT_LEASE]
     if hasty:
         yield warning(
             "workers.lease",
-            f"the lease is shorter than three heartbeats of {_span(seen.heartbeat)}: {some(hasty)}",
-            "one late heartbeat, and their runs start elsewhere too: raise redelivery_timeout (--lease)",
+            f"the lease is shorter than {_span(SHORT_LEASE)}: {some(hasty)}",
+            "a host that is busy for as long, and their runs start elsewhere too: raise redelivery_timeout (--lease)",
         )
     slow = [each.name for each in seen.alive if each.grace is not None and each.grace > LONG_GRACE]
     if slow:
