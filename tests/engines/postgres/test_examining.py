@@ -1,6 +1,7 @@
 """What an examination says of a server, brought about on a server of its own."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,6 +14,7 @@ from dovetail.engines.postgres import PostgresEngine, examining
 from dovetail.errors import EngineUnavailable
 from dovetail.model import Finding, Limit, NewRun, Severity, new_id
 from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import CHUNK, Proxy
 
 LEASE = timedelta(seconds=30)
 
@@ -156,6 +158,28 @@ async def test_a_reader_may_look_and_not_repair(users: dict[str, str]) -> None:
 async def test_a_worker_has_all_the_rights_of_one(users: dict[str, str]) -> None:
     async with opened(users["worker"]) as engine:
         assert (await found(engine))["postgres.rights"].severity is Severity.OK
+
+
+class Pooler(Proxy):
+    """Tells its clients other process numbers than the server does, as poolers do: those are for cancelling only."""
+
+    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, is_reply: bool) -> None:
+        while data := await source.read(CHUNK):
+            if is_reply:
+                data = re.sub(rb"K\x00\x00\x00\x0c.{4}", b"K\x00\x00\x00\x0c\x7f\x00\x00\x01", data, flags=re.DOTALL)
+            target.write(data)
+            await target.drain()
+
+
+@pytest.mark.parametrize(("options", "expected"), [("", Severity.PROBLEM), ("?pooled=true", Severity.OK)])
+async def test_a_pooler_that_the_url_does_not_tell_of(server: PostgresServer, options: str, expected: Severity) -> None:
+    between = Pooler("127.0.0.1", server.port)
+    await between.start()
+    try:
+        url = server.url().replace(f":{server.port}/", f":{between.port}/") + options
+        assert (await severities(url))["postgres.pooler"] is expected
+    finally:
+        await between.stop()
 
 
 async def test_a_limit_with_room_is_found_and_swept_right(server: PostgresServer, admin: psycopg.Connection) -> None:
