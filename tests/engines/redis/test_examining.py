@@ -103,7 +103,6 @@ async def test_few_clients_left(server: Server, monkeypatch: pytest.MonkeyPatch)
 async def test_a_user_who_may_not_ask_is_told_so(server: Server) -> None:
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-config")
-        client.execute_command("ACL", "SETUSER", "plainer", "on", ">secret", "~*", "&*", "+@all", "-config", "-info")
     told = await severities(server.url.replace("//", "//plain:secret@"))
     assert (told["redis.settings"], told["redis.persistence"]) == (Severity.NOTE, Severity.OK)
 

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from itertools import takewhile
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -96,7 +95,7 @@ class Top:
     def _take_in(self, seen: Look) -> None:
         self._trouble = ""
         past = seen.glance.at - max(WINDOW, timedelta(seconds=self._interval * 1.5))
-        for _ in list(takewhile(lambda each: each.glance.at < past, list(self._looks))):
+        while self._looks and self._looks[0].glance.at < past:
             self._looks.popleft()
         before = self._looks[0] if self._looks else None
         self._looks.append(seen)
