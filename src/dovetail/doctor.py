@@ -12,7 +12,7 @@ from dovetail.engine import Engine, Examines, Mends
 from dovetail.engine.finding import note, ok, problem, some, warning
 from dovetail.errors import DovetailError, UsageError
 from dovetail.model import Finding, Glance, Hold, HoldKind, QueueGlance, Repair, RunQuery, State, WorkerInfo
-from dovetail.model.glance import KEPT
+from dovetail.model.glance import KEPT, SHOWN
 
 SAMPLE = 500
 """Queued runs of which the tasks are looked at."""
@@ -288,10 +288,11 @@ def _backlog(seen: Seen) -> Iterator[Finding]:
 def _failures(seen: Seen) -> Iterator[Finding]:
     recent = [run for run in seen.glance.failures if run.finished is None or run.finished > seen.now - RECENT]
     if len(recent) >= MANY_FAILURES:
-        causes = Counter(run.error or "" for run in recent).most_common(1)[0][0]
+        cause = Counter(run.error or "" for run in recent).most_common(1)[0][0]
+        more = " or more" if len(recent) == SHOWN else ""
         yield warning(
             "failures",
-            f"{len(recent)} or more runs failed within {_span(RECENT)}; most often: {causes[:120]}",
+            f"{len(recent)}{more} runs failed within {_span(RECENT)}; most often: {cause[:120]}",
             "look at docket.failed(); once the cause is mended, docket.retry_failed() runs them again",
         )
     elif seen.glance.failures:
