@@ -25,6 +25,7 @@ ON_EVERY_STORE = (
     "tests/test_agenda.py",
     "tests/test_deploying.py",
     "tests/test_docket.py",
+    "tests/test_doctor.py",
     "tests/test_execution.py",
     "tests/test_failing.py",
     "tests/test_flow.py",

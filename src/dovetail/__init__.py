@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Snooze,
         Timeout,
     )
-    from dovetail.deploying import CheckReport, Finding, Problem
+    from dovetail.deploying import CheckReport, Misfit, Problem
     from dovetail.docket import Docket, DocketSnapshot
     from dovetail.errors import (
         CannotDiscard,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         TaskTransaction,
     )
     from dovetail.middleware import Middleware
-    from dovetail.model import Retention
+    from dovetail.model import Finding, Repair, Retention, Severity
     from dovetail.queues import Pause, Queue, QueueInfo
     from dovetail.schedules import Schedule, Schedules
     from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
@@ -148,9 +148,14 @@ _NAMES = {
         "TaskLogger",
         "TaskTransaction",
     ),
-    "dovetail.deploying": ("CheckReport", "Finding", "Problem"),
+    "dovetail.deploying": ("CheckReport", "Misfit", "Problem"),
     "dovetail.middleware": ("Middleware",),
-    "dovetail.model": ("Retention",),
+    "dovetail.model": (
+        "Finding",
+        "Repair",
+        "Retention",
+        "Severity",
+    ),
     "dovetail.queues": (
         "Pause",
         "Queue",
@@ -211,6 +216,7 @@ __all__ = [
     "GraphNode",
     "Logged",
     "Middleware",
+    "Misfit",
     "Operator",
     "OutcomeUnknown",
     "ParentFailed",
@@ -223,11 +229,13 @@ __all__ = [
     "Queue",
     "QueueInfo",
     "RateLimit",
+    "Repair",
     "ResultExpired",
     "Retention",
     "Retry",
     "Schedule",
     "Schedules",
+    "Severity",
     "Shared",
     "Snooze",
     "Stopping",

@@ -41,7 +41,7 @@ class Problem(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Misfit:
     """Runs of one task that could not run, all for the same reason."""
 
     task: str
@@ -57,7 +57,7 @@ class CheckReport:
 
     at: datetime
     checked: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Misfit, ...] = ()
     is_whole: bool = True  # False: there was more than was asked for
 
     @property
@@ -104,11 +104,11 @@ class Fitting:
         if len(examples) < EXAMPLES:
             examples.append(run.key)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Misfit, ...]:
         """By task, and of each task the most frequent first."""
         groups = sorted(self._counts.items(), key=lambda each: (each[0][0], -each[1]))
         return tuple(
-            Finding(task, reason.problem, reason.text, count, tuple(self._examples[task, reason]))
+            Misfit(task, reason.problem, reason.text, count, tuple(self._examples[task, reason]))
             for (task, reason), count in groups
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from dovetail import checks, deadletters, deploying, finding, graph, queues
+from dovetail import checks, deadletters, deploying, doctor, finding, graph, queues
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.deadletters import Failures
@@ -34,10 +34,12 @@ from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import (
     Conflict,
+    Finding,
     NewRun,
     Page,
     Placement,
     Placing,
+    Repair,
     Retention,
     Revival,
     Run,
@@ -928,13 +930,29 @@ class Docket:
     async def workers(self) -> Sequence[WorkerInfo]:
         """The workers heard of lately."""
         survey = await self.engine.survey()
-        oldest = survey.at - self.heartbeat_interval * self.missed_heartbeats
+        oldest = survey.at - self._silence
         return [worker for worker in survey.workers if worker.last_seen is None or worker.last_seen > oldest]
 
     async def task_workers(self, task_name: str) -> Sequence[WorkerInfo]:
         """The workers that know a task."""
         checks.text(task_name, "task_name")
         return [worker for worker in await self.workers() if task_name in worker.tasks]
+
+    # Health
+
+    async def examine(self) -> list[Finding]:
+        """What is right and wrong with the store, the workers and the runs, the gravest first, and what to do."""
+        return await doctor.examine(self.engine, self.clock, self._silence)
+
+    async def repair(self) -> list[Repair]:
+        """Put right what can be derived from what is there, and say what that was. Safe while workers run; no run is
+        lost by it."""
+        return await doctor.repair(self.engine, self._silence)
+
+    @property
+    def _silence(self) -> timedelta:
+        """After which a worker counts as dead."""
+        return self.heartbeat_interval * self.missed_heartbeats
 
 
 def _keyed(task: Task, name: str, key: str | None, unique: str, unique_by: Iterable[str]) -> ChosenArguments | None:

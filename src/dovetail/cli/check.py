@@ -11,7 +11,7 @@ from dovetail.cli.options import AsJson, DocketName, Tasks, Url
 from dovetail.cli.output import NOT_FOUND, console, print_json, shown
 
 if TYPE_CHECKING:
-    from dovetail.deploying import CheckReport, Finding
+    from dovetail.deploying import CheckReport, Misfit
 
 
 def check(
@@ -46,11 +46,11 @@ def _show(report: CheckReport) -> None:
     from rich.text import Text
 
     task = None
-    for finding in report.findings:
-        if finding.task != task:
-            task = finding.task
+    for misfit in report.findings:
+        if misfit.task != task:
+            task = misfit.task
             console.print(Text(shown(task), style="bold"))
-        for line in _lines(finding):
+        for line in _lines(misfit):
             console.print(Text(line))
     more = "" if report.is_whole else "; there is more"
     what = "all would run" if report.is_fit else f"{report.count:,} would not run"
@@ -58,7 +58,7 @@ def _show(report: CheckReport) -> None:
     console.print(f"{runs} checked{more}: {what}")
 
 
-def _lines(finding: Finding) -> list[str]:
-    others = finding.count - len(finding.keys)
-    keys = ", ".join(finding.keys) + (f" and {others:,} more" if others else "")
-    return [shown(f"  {finding.count:,} {finding.problem}: {finding.text}"), shown(f"      {keys}")]
+def _lines(misfit: Misfit) -> list[str]:
+    others = misfit.count - len(misfit.keys)
+    keys = ", ".join(misfit.keys) + (f" and {others:,} more" if others else "")
+    return [shown(f"  {misfit.count:,} {misfit.problem}: {misfit.text}"), shown(f"      {keys}")]

@@ -9,6 +9,7 @@ import typer
 
 from dovetail.cli import adding, control, runs, sight
 from dovetail.cli.check import check
+from dovetail.cli.doctor import doctor
 from dovetail.cli.failed import failed
 from dovetail.cli.migrate import migrate
 from dovetail.cli.opening import Surroundings
@@ -16,6 +17,7 @@ from dovetail.cli.output import INTERRUPTED, UNAVAILABLE, shown
 from dovetail.cli.schedules import app as schedules
 from dovetail.cli.strikes import restore, strike, strikes
 from dovetail.cli.tasks import tasks
+from dovetail.cli.top.command import top
 from dovetail.cli.watch import watch
 from dovetail.cli.why import why
 from dovetail.cli.worker import worker
@@ -69,6 +71,8 @@ app.add_typer(workers, name="workers")
 app.add_typer(schedules, name="schedules")
 app.command(name="why")(why)
 app.command(name="check")(check)
+app.command(name="doctor")(doctor)
+app.command(name="top")(top)
 
 
 def main() -> None:

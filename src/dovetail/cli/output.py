@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
+from dovetail.observe.text import escaped
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -70,7 +72,7 @@ def hint(message: str) -> None:
 
 def shown(value: object) -> str:
     """A value as text on one line: what would steer a terminal is escaped."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
+    return escaped(str(value))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,5 +1,15 @@
 """The seam between the core and the stores."""
 
-from dovetail.engine.interface import Archives, Countable, Engine, Enlists, Plans, Transaction, Transacts
+from dovetail.engine.interface import (
+    Archives,
+    Countable,
+    Engine,
+    Enlists,
+    Examines,
+    Mends,
+    Plans,
+    Transaction,
+    Transacts,
+)
 
-__all__ = ["Archives", "Countable", "Engine", "Enlists", "Plans", "Transaction", "Transacts"]
+__all__ = ["Archives", "Countable", "Engine", "Enlists", "Examines", "Mends", "Plans", "Transaction", "Transacts"]

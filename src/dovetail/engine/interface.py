@@ -98,13 +98,16 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
     Placement,
     ProgressReport,
     Pulse,
+    Repair,
     Revival,
     Run,
     RunQuery,
@@ -253,3 +256,24 @@ class Countable(Protocol):
     async def residue(self) -> dict[str, int]:
         """Rows or keys that remain for this docket, by kind; nothing at all when it is empty."""
         ...
+
+
+@runtime_checkable
+class Examines(Protocol):
+    """An engine that can be looked at: at a glance as often as one likes, and from head to foot."""
+
+    async def glance(self) -> Glance:
+        """What waits and runs, in one bounded look: cheap beside any number of runs, and not exact to the last one."""
+        ...
+
+    async def examine(self) -> list[Finding]:
+        """The store itself, against the durability asked for: its version, settings, room and rights, and whether what
+        it keeps hangs together. What this user may not ask is a note."""
+        ...
+
+
+@runtime_checkable
+class Mends(Protocol):
+    """An engine that can derive what was damaged from what is left. No run is lost by it; workers may be at work."""
+
+    async def mend(self) -> list[Repair]: ...

@@ -11,6 +11,8 @@ from dovetail.model.claim import (
     Verdict,
 )
 from dovetail.model.event import Event, EventKind, Topic
+from dovetail.model.finding import Finding, Repair, Severity
+from dovetail.model.glance import Glance, QueueGlance, RunGlance
 from dovetail.model.hold import Hold, HoldKind
 from dovetail.model.identifier import new_id
 from dovetail.model.noun import Noun
@@ -50,7 +52,9 @@ __all__ = [
     "Event",
     "EventKind",
     "Failure",
+    "Finding",
     "Finished",
+    "Glance",
     "Hold",
     "HoldKind",
     "Limit",
@@ -64,12 +68,16 @@ __all__ = [
     "ProgressReport",
     "Pulse",
     "QueueCount",
+    "QueueGlance",
+    "Repair",
     "Requeue",
     "Retention",
     "Revival",
     "Run",
+    "RunGlance",
     "RunQuery",
     "Settle",
+    "Severity",
     "Standing",
     "State",
     "Survey",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from dovetail.model.noun import Noun
@@ -33,6 +34,10 @@ class WorkerInfo(Noun, frozen=True):
     interval: timedelta | None = None  # between its heartbeats
     has_fallback: bool = False  # it also runs tasks that it does not know
     blocked: Blockage | None = None  # its event loop does not turn
+    lease: timedelta | None = None  # until its runs start elsewhere, if it is silent
+    grace: timedelta | None = None  # that running work has when it is stopped
+    ended: Mapping[str, int] = {}  # runs that it has seen to their end since it started, by queue
+    failed: int = 0  # those of them that failed
 
 
 class Pulse(Noun, frozen=True):

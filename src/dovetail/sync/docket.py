@@ -470,6 +470,11 @@ class Docket:
     workers = carried(AsyncDocket.workers)
     task_workers = carried(AsyncDocket.task_workers)
 
+    # Health
+
+    examine = carried(AsyncDocket.examine)
+    repair = carried(AsyncDocket.repair)
+
 
 def _forget(docket: CarriedDocket) -> None:
     if docket.is_open:

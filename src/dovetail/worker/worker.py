@@ -48,6 +48,7 @@ from dovetail.worker.runner import Runner
 from dovetail.worker.seeder import RETRY, Seeder
 from dovetail.worker.settler import Settler
 from dovetail.worker.surveyor import Surveyor
+from dovetail.worker.tally import Tally
 from dovetail.worker.telemetry import Telemetry
 from dovetail.worker.threads import Threads
 from dovetail.worker.ticker import Ticker
@@ -345,7 +346,9 @@ class Crew:
         runner.middleware = worker.hooks
         runner.telemetry = telemetry
         runner.is_stopping = lambda: self._stop_requests > 0
-        attend = completing(runner.run if budget is None else budget.around(runner.run), telemetry)
+        self.tally = Tally()
+        attend = self.tally.around(runner.run)
+        attend = completing(attend if budget is None else budget.around(attend), telemetry)
         self._ticker = Ticker(docket.codec, self._clock)
         attend = self._ticker.around(attend)
         if isinstance(self._clock, VirtualClock):
@@ -565,6 +568,8 @@ class Crew:
             concurrency=worker.concurrency, running=len(self.roster.running), host=socket.gethostname(),
             pid=os.getpid(), started=self._started, has_fallback=worker.fallback_task is not None,
             interval=self._docket.heartbeat_interval, blocked=self._pulse_thread.blocked,
+            lease=worker.redelivery_timeout, grace=worker.shutdown_grace,
+            ended=dict(self.tally.ended), failed=self.tally.failed,
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:

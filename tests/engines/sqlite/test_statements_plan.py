@@ -85,13 +85,25 @@ USES = {
     "standing_in_archive": (ARCHIVED_BY_KEY[1],),
 }
 
-READS_ALL = {"counts", "candidates"}
-"""Statements that look at every run, since that is what they are for."""
+GLANCES = {
+    "glance_queued": "INDEX dovetail_run_ready",
+    "glance_scheduled": "INDEX dovetail_run_due",
+    "glance_running": "INDEX dovetail_run_lease",
+    "glance_parked": "COVERING INDEX dovetail_run_parked",
+    "glance_kept": "COVERING INDEX dovetail_run_expires",
+    "glance_leases": "INDEX dovetail_run_lease",
+    "glance_failures": "INDEX dovetail_run_expires",
+    "glance_waiting": "INTEGER PRIMARY KEY",
+}
+"""Statements for those who look from outside: they read one index, and of what is over a bounded part."""
+
+READS_ALL = {"counts", "candidates", "orphans", "turns_given", *GLANCES}
+"""Statements that look at every run, since that is what they are for, or at one index of theirs."""
 
 ONE_STEP = {"next_due", "next_opening"}
 """Statements that look at all of a docket, but only at its first row."""
 
-SORTS_FEW = {"parent_of", "parents_of", "all_holds", "workers", "counts", "candidates"}
+SORTS_FEW = {"parent_of", "parents_of", "all_holds", "workers", "counts", "candidates", *GLANCES}
 """Statements that sort what they found: the runs of one key, the parents of one run, or a handful of others."""
 
 
@@ -195,6 +207,12 @@ def test_the_statement_needs_no_sorting(name: str, databases: Databases) -> None
     for size, db in databases:
         sorts = [step for step in plan_of(db, SQL[name]) if step.startswith("USE TEMP B-TREE")]
         assert not sorts, f"{name} with {size}"
+
+
+@pytest.mark.parametrize(("name", "index"), GLANCES.items())
+def test_a_glance_reads_its_index(name: str, index: str, databases: Databases) -> None:
+    for size, db in databases:
+        assert any(index in step for step in plan_of(db, SQL[name])), f"{name} with {size}"
 
 
 # Finding

@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
-from dovetail.engines.postgres import answers, enlisting, migrating, requests, sight
+from dovetail.engines.postgres import answers, enlisting, examining, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
 from dovetail.engines.postgres.failing import ConnectionLost, enlisted
 from dovetail.engines.postgres.gathering import Gatherer
@@ -32,13 +32,16 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
     Placement,
     ProgressReport,
     Pulse,
+    Repair,
     Revival,
     Run,
     RunQuery,
@@ -51,6 +54,7 @@ from dovetail.model import (
     Verdict,
     WorkerInfo,
 )
+from dovetail.model.glance import EXAMINED, KEPT, SHOWN
 from dovetail.model.standing import COUNTED, NAMED
 
 SQL = statements.load("dovetail.engines.postgres")
@@ -364,6 +368,32 @@ class PostgresEngine:
             from_microseconds(now), State(state), epoch, get_any(parked_on), min(ahead, COUNTED),
             sight.uses_of(uses, now), tuple(sight.worker_of(row) for row in workers),
         )  # fmt: skip
+
+    async def glance(self) -> Glance:
+        now, read = await self._time(), self._open.caller.read
+        live = await read(SQL["glance_live"], (self._docket,))
+        ((kept,),) = await read(SQL["glance_kept"], (self._docket, now, KEPT))
+        workers = await read(SQL["workers"], (self._docket,))
+        leases = await read(SQL["glance_leases"], (self._docket, SHOWN))
+        failures = await read(SQL["glance_failures"], (self._docket, now, EXAMINED, SHOWN))
+        return Glance(
+            from_microseconds(now), sight.queues_of(live, now),
+            sum(count for _, state, _, count, _ in live if state == State.WAITING),
+            sum(count for _, _, is_parked, count, _ in live if is_parked), kept,
+            [sight.worker_of(row) for row in workers], [sight.glance_of(row) for row in leases],
+            [sight.glance_of(row) for row in failures],
+        )  # fmt: skip
+
+    async def examine(self) -> list[Finding]:
+        examiner = examining.Examiner(self._open.caller, self._open.pool, self._docket, await self._time())
+        return await examiner.examine(self.durability)
+
+    async def mend(self) -> list[Repair]:
+        async with self._open.pool.lend() as wire:
+            altered = await migrating.altered(wire, self._location)
+            if altered:
+                await migrating.restore(wire, self._location)
+        return [Repair("functions of the schema put back as they should be", len(altered))] if altered else []
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -18,6 +20,8 @@ LOCK_TIMEOUT = "2s"
 ATTEMPTS = 30
 STEP = 3600.0
 """Seconds that the steps may take: a large table takes its time."""
+
+_FUNCTION = re.compile(r"FUNCTION (\w+)\(.*?AS \$\$(.*?)\$\$", re.DOTALL)
 
 # Plans must not depend on statistics that are old or missing: these leave the planner nothing but the indexes. For the
 # same reason rows are looked up by `= ANY (array)`, or by a lateral query with OFFSET 0 or FOR UPDATE, never by a join
@@ -132,24 +136,47 @@ async def migrate(wire: Wire, location: Location, to: int | None = None) -> int:
     raise AssertionError("unreachable")
 
 
+async def altered(wire: Wire, location: Location) -> list[str]:
+    """Functions that are missing, or are not those of this version: another may have the same tables."""
+    wanted = set[tuple[str, str]](_FUNCTION.findall(functions(location.schema)))
+    rows = await wire.ask(
+        "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = $1::regnamespace", (f'"{location.schema}"',)
+    )
+    return sorted({name for name, _ in wanted - set(rows)})
+
+
+async def restore(wire: Wire, location: Location) -> None:
+    """Put the functions of this version in the place of those that are there. Who may call them stays as it is."""
+    statements = [f'SET LOCAL search_path = "{location.schema}", pg_temp;', functions(location.schema)]
+    async with _alone(wire, location):
+        await wire.script("\n".join([*statements, _grants(location.schema)]))
+
+
 async def _apply(wire: Wire, location: Location, wanted: int) -> int:
+    async with _alone(wire, location):
+        version = await version_of(wire, location)
+        if version > newest():
+            await check(wire, location)
+        if version < wanted:
+            await wire.script(script(location.schema, version, wanted), patience=STEP)
+    return max(version, wanted)
+
+
+@asynccontextmanager
+async def _alone(wire: Wire, location: Location) -> AsyncGenerator[None]:
+    """A transaction in which nobody else changes the schema."""
     await wire.script("BEGIN")
     try:
         await wire.script(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
         await wire.ask(
             "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (f"dovetail/migrate/{location.schema}",)
         )
-        version = await version_of(wire, location)
-        if version > newest():
-            await check(wire, location)
-        if version < wanted:
-            await wire.script(script(location.schema, version, wanted), patience=STEP)
+        yield
         await wire.script("COMMIT")
     except BaseException:
         if wire.is_open:
             await wire.script("ROLLBACK")
         raise
-    return max(version, wanted)
 
 
 def _wanted(to: int | None) -> int:

@@ -21,7 +21,9 @@ from dovetail.model import (
     LimitUse,
     Progress,
     QueueCount,
+    QueueGlance,
     Run,
+    RunGlance,
     RunQuery,
     State,
     WorkerInfo,
@@ -208,3 +210,26 @@ def hold_of(row: tuple[Any, ...]) -> Hold:
         None if value is None else bytes(value), get_any(reason), get_any(owner), from_microseconds(since),
         moment(until),
     )  # fmt: skip
+
+
+def glance_of(row: tuple[Any, ...]) -> RunGlance:
+    run_id, key, task, queue, state, attempt, worker, started, finished, lease, error = row
+    return RunGlance(
+        get(run_id), get(run_id if key is None else key), get(task), get(queue), State(state), attempt, get_any(worker),
+        moment(started), moment(finished), moment(lease), get_any(error),
+    )  # fmt: skip
+
+
+def queues_of(rows: list[tuple[Any, ...]], now: int) -> list[QueueGlance]:
+    """The queues, from counts by queue, state and whether the runs are parked."""
+    found: dict[str, QueueGlance] = {}
+    for queue, state, is_parked, count, due in rows:
+        if state == State.WAITING or is_parked:
+            continue
+        seen = found.setdefault(queue, QueueGlance(get(queue))).but(**{state: count})
+        if state != State.RUNNING and due <= now:
+            # What has become due joins the others only when somebody claims.
+            since = from_microseconds(due)
+            seen = seen.but(oldest_due=min(seen.oldest_due or since, since))
+        found[queue] = seen
+    return [found[queue] for queue in sorted(found)]

@@ -27,13 +27,13 @@ async def inspect(lane: Lane, durability: str, location: Location) -> None:
     """Refuse a server that may throw live runs away; warn of one that forgets them when it is restarted."""
     if durability == "process":
         return
-    policy = await _setting(lane, "maxmemory-policy")
+    policy = await setting(lane, "maxmemory-policy")
     if policy not in (None, "noeviction"):
         raise EngineUnavailable(
             f"{location.shown} evicts keys when its memory is full (maxmemory-policy {policy}), which would lose what"
             " is kept; set maxmemory-policy noeviction, or say durability='process' if that may happen"
         )
-    if location.shown not in _warned_of and await _setting(lane, "appendonly") == "no":
+    if location.shown not in _warned_of and await setting(lane, "appendonly") == "no":
         _warned_of.add(location.shown)
         logger.warning(
             "%s keeps no append-only file: a crash of the server loses what was scheduled since its last snapshot; set"
@@ -42,7 +42,7 @@ async def inspect(lane: Lane, durability: str, location: Location) -> None:
         )
 
 
-async def _setting(lane: Lane, name: str) -> str | None:
+async def setting(lane: Lane, name: str) -> str | None:
     """A setting of the server, or None where it may not be asked."""
     try:
         found = await lane.command("CONFIG", "GET", name)

@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.clock import LEAP, Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.engines.redis import durability as durabilities
-from dovetail.engines.redis import packing
+from dovetail.engines.redis import examining, packing
 from dovetail.engines.redis.branch import Branch, parts_of
 from dovetail.engines.redis.location import locate
 from dovetail.errors import EngineUnavailable, InvalidArgument
@@ -26,7 +26,9 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
@@ -34,6 +36,8 @@ from dovetail.model import (
     ProgressReport,
     Pulse,
     QueueCount,
+    QueueGlance,
+    Repair,
     Revival,
     Run,
     RunQuery,
@@ -47,6 +51,7 @@ from dovetail.model import (
     marks_of,
     new_id,
 )
+from dovetail.model.glance import KEPT, SHOWN
 from dovetail.model.standing import COUNTED, NAMED
 
 LAYOUT = 1
@@ -55,6 +60,8 @@ MOST_CLAIMED = 150
 """How many runs one script hands out."""
 SWEPT = 250
 """How much one script sweeps."""
+GLANCED_AT = 400
+"""Records of what is over among which one script looks for failures."""
 
 _worker = msgspec.json.Decoder(WorkerInfo)
 
@@ -231,6 +238,24 @@ class RedisEngine:
         asked = packing.encode((run_id, COUNTED, NAMED))
         answer = await self._branch().run("standing", lambda _: asked)
         return packing.standing(answer[0], _load_workers(answer[1:])) if answer else None
+
+    async def glance(self) -> Glance:
+        head, *rest = await self._branch().run("glance", lambda _: packing.encode((SHOWN, GLANCED_AT)))
+        at, queues, waiting, parked, kept, running, failures = packing.decode(head)
+        listed = [
+            QueueGlance(name, queued, scheduled, busy, None if since is False else from_microseconds(int(since)))
+            for name, queued, scheduled, busy, since in sorted(queues)
+        ]
+        return Glance(
+            from_microseconds(at), listed, waiting, parked, min(kept, KEPT), _load_workers(rest),
+            [packing.run_glance(each) for each in running], [packing.run_glance(each) for each in failures],
+        )  # fmt: skip
+
+    async def examine(self) -> list[Finding]:
+        return await examining.examine(self._branch(), self._location, self._durability)
+
+    async def mend(self) -> list[Repair]:
+        return await examining.mend(self._branch())
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

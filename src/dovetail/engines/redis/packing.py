@@ -26,6 +26,7 @@ from dovetail.model import (
     Progress,
     Retention,
     Run,
+    RunGlance,
     Settle,
     Standing,
     State,
@@ -227,6 +228,15 @@ def _load_error(attempt: int, at: int, worker: str | bool, kind: str, message: s
 
 def _progress(kept: dict[str, Any]) -> Progress:
     return Progress(kept["current"], kept["total"], kept.get("message"), moment_or_none(kept.get("updated")))
+
+
+def run_glance(told: Sequence[Any]) -> RunGlance:
+    run_id, key, task, queue, state, attempt, *rest = told
+    worker, started, finished, lease, error = (None if each is False else each for each in rest)
+    return RunGlance(
+        run_id, key, task, queue, State(state), attempt, worker, moment_or_none(started), moment_or_none(finished),
+        moment_or_none(lease), error,
+    )  # fmt: skip
 
 
 def moment_or_none(count: int | None) -> datetime | None:

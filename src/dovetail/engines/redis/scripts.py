@@ -10,9 +10,9 @@ from importlib.resources import files
 
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
-WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "report", "sweep"})
+WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "mend", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
-READING = frozenset({"find", "holds", "standing", "survey"})
+READING = frozenset({"examine", "find", "glance", "holds", "standing", "survey"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,13 @@ class Ballast:
     def __init__(self, database: Path | None) -> None:
         self._path = None if database is None else Path(f"{database}-ballast")
 
+    @property
+    def is_there(self) -> bool:
+        return self._path is None or self._path.exists()
+
     def is_laid(self) -> bool:
         """Whether there is room to spare; it is taken again as soon as it can be had."""
-        return self._path is None or self._path.exists() or self._lay(self._path)
+        return self._path is None or self.is_there or self._lay(self._path)
 
     def _lay(self, path: Path) -> bool:
         try:

@@ -18,7 +18,9 @@ from dovetail.engines.sqlite import (
     connection,
     control,
     enlisting,
+    examining,
     finishing,
+    glancing,
     scheduling,
     sight,
     standing,
@@ -38,7 +40,9 @@ from dovetail.model import (
     Claim,
     Claimed,
     Event,
+    Finding,
     Finished,
+    Glance,
     Hold,
     NewRun,
     Page,
@@ -210,6 +214,12 @@ class SqliteEngine:
 
     async def standing(self, run_id: str) -> Standing | None:
         return await self._read(partial(standing.standing, run_id=run_id))
+
+    async def glance(self) -> Glance:
+        return await self._read(glancing.glance)
+
+    async def examine(self) -> list[Finding]:
+        return await self._read(partial(examining.examine, location=self._location, durability=self._durability))
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:

@@ -112,3 +112,22 @@ def taken(limit: Limit, used: Usage, now: int) -> int:
         return used.running
     begin = now - duration_to_microseconds(limit.window)
     return sum(at > begin for at in used.starts)
+
+
+def with_room(session: Session, at_most: int) -> list[str]:
+    """Limits that runs are parked on though there is room: more than those may take whose turn it is."""
+    found: list[str] = []
+    limit_key = ""
+    for _ in range(at_most):
+        (limit_key,) = session.one("limits_with_parked", session.docket, limit_key)
+        if limit_key is None:
+            break
+        first = session.one("first_parked", session.docket, limit_key, 1)
+        limit = next((limit for limit in load_limits(first[5]) if limit.key == limit_key), None)
+        if limit is None:
+            found.append(limit_key)
+            continue
+        room = limit.capacity - taken(limit, usage_of(session, [limit])[limit_key], session.now)
+        if room > 0 and room > session.one("turns_given", session.docket, limit_key)[0]:
+            found.append(limit_key)
+    return found

@@ -13,7 +13,7 @@ from dovetail.errors import EngineUnavailable, InvalidURL, NotADatabase
 DEFAULT_FILE = "dovetail.db"
 SMALLEST = 100
 """Bytes of the header that every SQLite database begins with."""
-_NETWORK_FILE_SYSTEMS = frozenset(
+NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs"}
 )
 
@@ -92,7 +92,7 @@ def _inspect_file(path: Path) -> None:
 
 def _inspect_file_system(location: Location, folder: Path) -> None:
     kind = file_system_of(folder)
-    if kind in _NETWORK_FILE_SYSTEMS and not location.single_process:
+    if kind in NETWORK_FILE_SYSTEMS and not location.single_process:
         raise EngineUnavailable(
             f"cannot open {location.path}: it lies on a network file system ({kind}), where SQLite's locks and shared"
             " memory do not work between processes; use a local disk, PostgreSQL or Redis, or, if only one process"

@@ -176,10 +176,10 @@ def survey(session: Session) -> Survey:
         QueueCount(queue, State(state), count, moment_or_none(due))
         for queue, state, count, due in session.all("counts", session.docket, session.now)
     ]
-    return Survey(from_microseconds(session.now), counts, workers(session))
+    return Survey(from_microseconds(session.now), counts, workers_of(session))
 
 
-def workers(session: Session) -> list[WorkerInfo]:
+def workers_of(session: Session) -> list[WorkerInfo]:
     return [
         _worker.decode(info).but(last_seen=from_microseconds(last_seen))
         for _, last_seen, info in session.all("workers", session.docket)

@@ -22,7 +22,7 @@ def standing(session: Session, run_id: str) -> Standing | None:
     return Standing(
         from_microseconds(session.now), State(state), epoch, parked_on,
         min(_ahead(session, state, parked_on, *place), COUNTED),
-        tuple(_use(session, limit, used[limit.key]) for limit in wanted), tuple(sight.workers(session)),
+        tuple(_use(session, limit, used[limit.key]) for limit in wanted), tuple(sight.workers_of(session)),
     )  # fmt: skip
 
 

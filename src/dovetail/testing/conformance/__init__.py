@@ -48,6 +48,7 @@ from dovetail.testing.conformance.fencing import Fencing  # noqa: E402
 from dovetail.testing.conformance.finding import Finding  # noqa: E402
 from dovetail.testing.conformance.finishing import Finishing  # noqa: E402
 from dovetail.testing.conformance.fixtures import Connect, Fixtures  # noqa: E402
+from dovetail.testing.conformance.glancing import Glancing  # noqa: E402
 from dovetail.testing.conformance.holds import Holds  # noqa: E402
 from dovetail.testing.conformance.leases import Leases  # noqa: E402
 from dovetail.testing.conformance.limits import Limits  # noqa: E402
@@ -94,6 +95,7 @@ class Conformance(
     Finding,
     Surveying,
     Standings,
+    Glancing,
     Sweeping,
     Discarding,
     Counting,
@@ -127,6 +129,7 @@ __all__ = [
     "Finding",
     "Finishing",
     "Fixtures",
+    "Glancing",
     "Holds",
     "Leases",
     "Limits",

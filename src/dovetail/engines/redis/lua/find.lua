@@ -1,4 +1,4 @@
--- needs: journal order
+-- needs: journal order calls
 -- Takes a query: ids, keys, states, queues, tasks, groups (empty: any), the header of tags and what to find in it, the beginning of the key, worker, parent, created after and before, due
 -- before, error text (false: any), whether only the newest of a key counts, newest first, limit, cursor or false.
 -- Returns {next cursor or false, whether that is the end, records packed}, then for each record the call, the result
@@ -31,18 +31,7 @@ local function is_newest(run)
     return not entry or tonumber(entry:match('^%S+ (%d+) ')) <= run.seq
 end
 
--- The task and the headers. What comes after the head of a call is the payload: bytes of any kind.
-local function head_of(run)
-    local blob = call('HGET', CALL, run.id)
-    if not blob then return '', {} end
-    local _, head = cmsgpack.unpack_one(blob, 4)
-    return head[1], type(head[2]) == 'table' and head[2] or {}
-end
-
-local function is_of_a_wanted_task(run)
-    local task = head_of(run)
-    return wanted.tasks[task]
-end
+local function is_of_a_wanted_task(run) return wanted.tasks[task_of(run)] end
 
 local function has_tags(run)
     local _, headers = head_of(run)

@@ -45,3 +45,7 @@ SELECT limit_key FROM dovetail_opening WHERE docket = ?1 AND at <= ?2 ORDER BY a
 -- name: limits_with_parked
 -- takes docket, the limit before
 SELECT MIN(parked_on) FROM dovetail_run WHERE docket = ?1 AND parked_on > ?2
+
+-- name: turns_given
+-- takes docket, limit: runs that were woken for it, and have not started
+SELECT COUNT(*) FROM dovetail_run WHERE docket = ?1 AND state = 'queued' AND turn = ?2

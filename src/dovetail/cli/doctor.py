@@ -1,0 +1,109 @@
+"""The command that looks a docket over, and puts right what can be put right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dovetail.cli.options import AsJson, DocketName, Url
+from dovetail.cli.output import NOT_FOUND, UNAVAILABLE, console, print_json, shown
+from dovetail.errors import EngineUnavailable, NotADatabase, SchemaOutdated, StoreDamaged
+
+if TYPE_CHECKING:
+    from dovetail.docket import Docket
+    from dovetail.model import Finding, Repair
+
+INDENT = 10
+_COLORS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
+
+
+def doctor(
+    url: Url = None,
+    docket: DocketName = None,
+    as_json: AsJson = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First put right what can be derived from what is there.")
+    ] = False,
+    durability: Annotated[str, typer.Option(help="The durability that is asked for.")] = "durable",
+) -> None:
+    """Look at the store, the workers and the runs, and say what is wrong and what to do.
+
+    The exit code is 0 if there is nothing worse than a note, 3 if there is, and 4 if the store cannot be reached.
+    """
+    from dovetail.docket import Docket
+    from dovetail.engine.finding import problem
+    from dovetail.engine.registry import redacted
+    from dovetail.model import Severity
+
+    meant = Docket(docket, url, durability=durability)
+    repairs: Sequence[Repair] = ()
+    unreachable = False
+    try:
+        repairs, findings = asyncio.run(_examine(meant, repair))
+    except (EngineUnavailable, SchemaOutdated, NotADatabase, StoreDamaged) as error:
+        unreachable = isinstance(error, EngineUnavailable)
+        findings = [problem("store", str(error), "nothing more can be said until that is mended")]
+    is_well = all(each.severity.rank <= Severity.NOTE.rank for each in findings)
+    if as_json:
+        told = {"docket": meant.name, "url": redacted(meant.url), "healthy": is_well}
+        print_json({**told, "repairs": list(repairs), "findings": findings})
+    else:
+        _print(meant.name, redacted(meant.url), repairs, findings)
+    if not is_well:
+        raise typer.Exit(UNAVAILABLE if unreachable else NOT_FOUND)
+
+
+async def _examine(docket: Docket, repair: bool) -> tuple[list[Repair], list[Finding]]:
+    missing = await _missing(docket)
+    if missing is not None:
+        return [], [missing]  # a docket that is opened would make what is missing
+    async with docket:
+        repairs = await docket.repair() if repair else []
+        return repairs, await docket.examine()
+
+
+async def _missing(docket: Docket) -> Finding | None:
+    """What is missing of the schema, if anything is."""
+    from dovetail.clock import SYSTEM_CLOCK
+    from dovetail.engine import Plans
+    from dovetail.engine.finding import problem, some
+    from dovetail.engine.registry import engine_for, redacted
+
+    engine = engine_for(docket.url, docket.name, clock=SYSTEM_CLOCK, durability="durable")
+    if docket.url.startswith("memory:") or not isinstance(engine, Plans):
+        return None
+    steps = await engine.plan()
+    if not steps:
+        return None
+    advice = "run `dovetail migrate`; a docket or a worker that is opened there does it too, if there is nothing yet"
+    return problem("schema", f"{redacted(docket.url)} lacks {some(steps)}", advice)
+
+
+def _print(name: str, url: str, repairs: Sequence[Repair], findings: Sequence[Finding]) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble((shown(name), "bold"), f" at {shown(url)}\n"), soft_wrap=True)
+    for done in repairs:
+        console.print(Text.assemble(("repaired  ", "green"), f"{done.count:,} {done.what}"))
+    if repairs:
+        console.print()
+    for each in findings:
+        color = _COLORS[each.severity]
+        console.print(Text.assemble((f"{each.severity:<{INDENT}}", color), (each.check, "bold")))
+        for line in _wrapped(shown(each.found)):
+            console.print(Text(line), soft_wrap=True)
+        for line in _wrapped(f"→ {shown(each.advice)}") if each.advice else ():
+            console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def _wrapped(text: str) -> list[str]:
+    from textwrap import wrap
+
+    margin = " " * INDENT
+    width = max(console.width, 2 * INDENT)
+    return wrap(
+        text, width, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,47 @@
+"""The command itself: live in a terminal, once elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dovetail.cli.options import AsJson, DocketName, Url
+from dovetail.cli.output import console, print_json
+
+
+def top(
+    url: Url = None,
+    docket: DocketName = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=3600)] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print what is there now, and end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch queues, workers, running runs and failures; pause, retry and cancel with a key.
+
+    Where standard output is no terminal, it is printed once.
+    """
+    from dovetail.cli.opening import on_docket
+    from dovetail.cli.top.live import Top, look
+    from dovetail.cli.top.model import view_of
+    from dovetail.cli.top.screen import Surroundings, as_data, snapshot
+    from dovetail.docket import Docket
+    from dovetail.engine.registry import redacted
+
+    async def show(opened: Docket) -> None:
+        store = redacted(opened.url)
+        if sys.stdout.isatty() and not once and not as_json:
+            await Top(opened, store, console, interval).run()
+            return
+        view = view_of(await look(opened), None, opened.heartbeat_interval * opened.missed_heartbeats)
+        around = Surroundings(opened.name, store)
+        if as_json:
+            print_json(as_data(view, around))
+        else:
+            console.print(snapshot(view, around))
+
+    try:
+        on_docket(show, url, docket)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None

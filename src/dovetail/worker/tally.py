@@ -1,0 +1,33 @@
+"""The tally: what a worker has seen to its end, for those who watch it."""
+
+from __future__ import annotations
+
+from dovetail.model import Settle, State, Verdict
+from dovetail.worker.roster import Attend, Tenure
+
+MOST_QUEUES = 100
+"""Queues that are counted each for itself: the tally goes with every heartbeat."""
+
+
+class Tally:
+    """Counts ends by queue. It only grows, so that whoever looks twice knows the rate."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, int] = {}
+        self.failed = 0
+
+    def around(self, attend: Attend) -> Attend:
+        async def counted(tenure: Tenure) -> Verdict | None:
+            verdict = await attend(tenure)
+            if isinstance(verdict, Settle):
+                self._note(verdict)
+            return verdict
+
+        return counted
+
+    def _note(self, verdict: Settle) -> None:
+        queue = verdict.claim.queue
+        if queue in self.ended or len(self.ended) < MOST_QUEUES:
+            self.ended[queue] = self.ended.get(queue, 0) + 1
+        if verdict.state is State.FAILED:
+            self.failed += 1
