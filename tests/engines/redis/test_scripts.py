@@ -17,21 +17,19 @@ from tests.servers.redis import Server
 
 LUA = files("dovetail.engines.redis").joinpath("lua")
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
-PARTS = set(
-    [
-        "prelude",
-        "journal",
-        "telling",
-        "order",
-        "limits",
-        "endings",
-        "placing",
-        "holding",
-        "workers",
-        "calls",
-        "soundness",
-    ]
-)
+PARTS = {
+    "prelude",
+    "journal",
+    "telling",
+    "order",
+    "limits",
+    "endings",
+    "placing",
+    "holding",
+    "workers",
+    "calls",
+    "soundness",
+}
 VERBS = [name for name in NAMES if name not in PARTS]
 DAY = timedelta(days=1)
 
