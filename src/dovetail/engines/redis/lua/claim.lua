@@ -118,25 +118,28 @@ local function hand_over_again(open)
     end
 end
 
-local function poisoned(crashes)
-    return { 'Poisoned',
-        'the run was started ' .. crashes .. ' times, and each time its worker vanished without a word', '' }
-end
-
-local function take_over(run)
-    local crashes = (run.crashes or 0) + 1
-    if run.stop then
-        end_by_store(run, 'cancelled')
-    elseif crashes >= (run.crash_limit or 3) then
-        run.crashes = crashes
-        end_by_store(run, 'failed', poisoned(crashes))
-    elseif #claims < want and not is_too_much(run) then
-        run.crashes = crashes
-        start(run, true)
-    else
-        return false
+local take_over
+do
+    local function poisoned(crashes)
+        return { 'Poisoned',
+            'the run was started ' .. crashes .. ' times, and each time its worker vanished without a word', '' }
     end
-    return true
+
+    function take_over(run)
+        local crashes = (run.crashes or 0) + 1
+        if run.stop then
+            end_by_store(run, 'cancelled')
+        elseif crashes >= (run.crash_limit or 3) then
+            run.crashes = crashes
+            end_by_store(run, 'failed', poisoned(crashes))
+        elseif #claims < want and not is_too_much(run) then
+            run.crashes = crashes
+            start(run, true)
+        else
+            return false
+        end
+        return true
+    end
 end
 
 -- The members of a set whose moment has come, at most so many; if none has, the next is noted for when there is nothing to claim.
@@ -199,105 +202,109 @@ local function promote(open)
     return room > 0
 end
 
--- The ready runs of all queues, merged: of each queue a few are read, and more only when these are used up. The heads
--- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void,
--- priority}. When runs age, each priority of a queue has a head of its own.
+-- A block of its own, as a function has no more than 200 local names.
+local look_into, first_ready
+do
+    -- The ready runs of all queues, merged: of each queue a few are read, and more only when these are used up. The heads
+    -- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void,
+    -- priority}. When runs age, each priority of a queue has a head of its own.
 
-local heads, heads_of = {}, {}
+    local heads, heads_of = {}, {}
 
-local function is_ahead(a, b) return comes_first(a[1][a[2]], b[1][b[2]]) end
+    local function is_ahead(a, b) return comes_first(a[1][a[2]], b[1][b[2]]) end
 
-local function sift_up(head)
-    local n = #heads + 1
-    while n > 1 do
-        local above = math.floor(n / 2)
-        if not is_ahead(head, heads[above]) then break end
-        heads[n], n = heads[above], above
-    end
-    heads[n] = head
-end
-
-local function sift_down(head)
-    local n, count = 1, #heads
-    while 2 * n <= count do
-        local below = 2 * n
-        if below < count and is_ahead(heads[below + 1], heads[below]) then below = below + 1 end
-        if not is_ahead(heads[below], head) then break end
-        heads[n], n = heads[below], below
-    end
-    heads[n] = head
-end
-
-local function drop_top()
-    local last = table.remove(heads)
-    if #heads > 0 then sift_down(last) end
-end
-
--- The priorities that a queue has, negated, the highest first.
-local function levels_of(queue)
-    local levels, after = {}, '-inf'
-    while #levels < LEVELS do
-        local level = call('ZRANGEBYSCORE', key('ready', queue), after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-        if not level then break end
-        levels[#levels + 1], after = level, '(' .. level
-    end
-    return levels
-end
-
--- The entry as it counts by its age; but no higher than the one before it, so that among those of a priority the order stays.
-local function aged(each, before)
-    local due = each[3] == 0 and each[4] - 1e17 or each[4]
-    each[1] = math.max(before, each[1] - math.floor(math.max(now - due, 0) / ageing))
-    return each
-end
-
-local function members_of(head, count)
-    local set, from, level = key('ready', head[4]), head[3], head[6]
-    if level then return call('ZRANGEBYSCORE', set, level, level, 'WITHSCORES', 'LIMIT', from, count) end
-    return call('ZRANGE', set, from, from + count - 1, 'WITHSCORES')
-end
-
--- Read the next members of a queue; whether there are any.
-local function read_more(head, count)
-    local before, entries = head[1] and head[1][#head[1]][1] or -math.huge, {}
-    local members = members_of(head, count)
-    for n = 1, #members, 2 do
-        local each = entry(tonumber(members[n + 1]), members[n], head[4])
-        if ageing then
-            each[7] = members[n]
-            before = aged(each, before)[1]
+    local function sift_up(head)
+        local n = #heads + 1
+        while n > 1 do
+            local above = math.floor(n / 2)
+            if not is_ahead(head, heads[above]) then break end
+            heads[n], n = heads[above], above
         end
-        entries[#entries + 1] = each
+        heads[n] = head
     end
-    head[1], head[2], head[3] = entries, 1, head[3] + #entries
-    return #entries > 0
-end
 
-local function look_into(queue, count)
-    for _, head in ipairs(heads_of[queue] or {}) do head[5] = true end
-    heads_of[queue] = {}
-    for _, level in ipairs(ageing and levels_of(queue) or { false }) do
-        local head = { nil, nil, 0, queue, false, level }
-        table.insert(heads_of[queue], head)
-        if read_more(head, count) then sift_up(head) end
+    local function sift_down(head)
+        local n, count = 1, #heads
+        while 2 * n <= count do
+            local below = 2 * n
+            if below < count and is_ahead(heads[below + 1], heads[below]) then below = below + 1 end
+            if not is_ahead(heads[below], head) then break end
+            heads[n], n = heads[below], below
+        end
+        heads[n] = head
     end
-end
 
--- The first of all queues together, in claim order.
-local function first_ready(at_most)
-    local found = {}
-    while #found < at_most and #heads > 0 do
-        local head = heads[1]
-        if head[5] then
-            drop_top()
-        else
-            found[#found + 1] = head[1][head[2]]
-            head[2] = head[2] + 1
-            local has_more = head[1][head[2]] or (#found < at_most and read_more(head, math.min(2 * head[3], at_most - #found)))
-            if has_more then sift_down(head) else drop_top() end
+    local function drop_top()
+        local last = table.remove(heads)
+        if #heads > 0 then sift_down(last) end
+    end
+
+    -- The priorities that a queue has, negated, the highest first.
+    local function levels_of(queue)
+        local levels, after = {}, '-inf'
+        while #levels < LEVELS do
+            local level = call('ZRANGEBYSCORE', key('ready', queue), after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+            if not level then break end
+            levels[#levels + 1], after = level, '(' .. level
+        end
+        return levels
+    end
+
+    -- The entry as it counts by its age; but no higher than the one before it, so that among those of a priority the order stays.
+    local function aged(each, before)
+        local due = each[3] == 0 and each[4] - 1e17 or each[4]
+        each[1] = math.max(before, each[1] - math.floor(math.max(now - due, 0) / ageing))
+        return each
+    end
+
+    local function members_of(head, count)
+        local set, from, level = key('ready', head[4]), head[3], head[6]
+        if level then return call('ZRANGEBYSCORE', set, level, level, 'WITHSCORES', 'LIMIT', from, count) end
+        return call('ZRANGE', set, from, from + count - 1, 'WITHSCORES')
+    end
+
+    -- Read the next members of a queue; whether there are any.
+    local function read_more(head, count)
+        local before, entries = head[1] and head[1][#head[1]][1] or -math.huge, {}
+        local members = members_of(head, count)
+        for n = 1, #members, 2 do
+            local each = entry(tonumber(members[n + 1]), members[n], head[4])
+            if ageing then
+                each[7] = members[n]
+                before = aged(each, before)[1]
+            end
+            entries[#entries + 1] = each
+        end
+        head[1], head[2], head[3] = entries, 1, head[3] + #entries
+        return #entries > 0
+    end
+
+    function look_into(queue, count)
+        for _, head in ipairs(heads_of[queue] or {}) do head[5] = true end
+        heads_of[queue] = {}
+        for _, level in ipairs(ageing and levels_of(queue) or { false }) do
+            local head = { nil, nil, 0, queue, false, level }
+            table.insert(heads_of[queue], head)
+            if read_more(head, count) then sift_up(head) end
         end
     end
-    return found
+
+    -- The first of all queues together, in claim order.
+    function first_ready(at_most)
+        local found = {}
+        while #found < at_most and #heads > 0 do
+            local head = heads[1]
+            if head[5] then
+                drop_top()
+            else
+                found[#found + 1] = head[1][head[2]]
+                head[2] = head[2] + 1
+                local has_more = head[1][head[2]] or (#found < at_most and read_more(head, math.min(2 * head[3], at_most - #found)))
+                if has_more then sift_down(head) else drop_top() end
+            end
+        end
+        return found
+    end
 end
 
 local function refuse(run, limit, opens)
