@@ -26,7 +26,8 @@ from bench.behaviors import Drain, drain, plain
 
 
 def take_out() -> None:
-    from dovetail import docket, telemetry
+    from dovetail import telemetry
+    from dovetail.docket import scheduling
     from dovetail.worker import surveyor
     from dovetail.worker import telemetry as worker_telemetry
 
@@ -40,8 +41,8 @@ def take_out() -> None:
     untraced = telemetry.UNTRACED
     telemetry.DocketTelemetry.scheduling = lambda *_: untraced  # type: ignore[method-assign]
     telemetry.DocketTelemetry.scheduling_many = lambda *_: untraced  # type: ignore[method-assign]
-    docket.carried_context = dict
-    docket.tell = nothing
+    scheduling.carried_context = dict
+    scheduling.tell = nothing
     surveyor.is_metering = lambda: False
 
 

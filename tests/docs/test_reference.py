@@ -95,7 +95,9 @@ def test_every_public_member_is_described(page: Path, name: str) -> None:
     real = getattr(HOMES[page][0], name)
     members = {
         member
-        for member, value in vars(real).items()
+        for kind in real.__mro__
+        if kind is real or kind.__module__.startswith(f"{real.__module__}.")  # parts of it, and not what it builds on
+        for member, value in vars(kind).items()
         if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod))
     }
     # The hooks of a behavior are described once, with their base.

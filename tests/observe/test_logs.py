@@ -24,15 +24,9 @@ FORGED = "evil\n2026-01-01 00:00:00,000 INFO    dovetail.worker: forged\x1b[31m"
 def written(format: LogFormat, message: str, *args: Any, level: int = logging.INFO, **how: Any) -> str:
     """What a handler of that format makes of a record."""
     stream = io.StringIO()
-    logger = logging.getLogger("app.mail")
-    handler = handler_for(format, stream)
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False  # a lone surrogate in what pytest captured could not be sent on
-    try:
-        logger.log(level, message, *args, **how)
-    finally:
-        logger.removeHandler(handler)
+    logger = logging.Logger("app.mail")  # nobody's child: a lone surrogate in what pytest captured could not be sent on
+    logger.addHandler(handler_for(format, stream))
+    logger.log(level, message, *args, **how)
     return stream.getvalue()
 
 
