@@ -24,7 +24,8 @@ FORGED = "evil\n2026-01-01 00:00:00,000 INFO    dovetail.worker: forged\x1b[31m"
 def written(format: LogFormat, message: str, *args: Any, level: int = logging.INFO, **how: Any) -> str:
     """What a handler of that format makes of a record."""
     stream = io.StringIO()
-    logger = logging.Logger("app.mail")  # nobody's child: a lone surrogate in what pytest captured could not be sent on
+    # Nobody's child: a lone surrogate in what pytest captured could not be sent on.
+    logger = logging.Logger("app.mail")  # noqa: LOG001
     logger.addHandler(handler_for(format, stream))
     logger.log(level, message, *args, **how)
     return stream.getvalue()

@@ -16,9 +16,9 @@ from dovetail.clock import VirtualClock
 from dovetail.model import Blockage, Claim, State, Verdict, WorkerInfo
 from dovetail.model import Pulse as Heard
 from dovetail.worker import pulse as module
+from dovetail.worker.crew import Crew
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.roster import Reason, Roster, Tenure
-from dovetail.worker.worker import Crew
 from tests.by_hand import at_work, finish, run_of, soon
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door

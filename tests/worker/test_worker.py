@@ -16,7 +16,7 @@ import pytest
 from dovetail import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Retry, Worker
 from dovetail.clock import VirtualClock
 from dovetail.model import Claim, Requeue, Run, State
-from dovetail.worker import worker as module
+from dovetail.worker import crew as module
 from dovetail.worker.roster import Pace
 from tests import collections_of_tasks
 from tests.by_hand import ByHand, at_work, finish, run_of, runs_of, soon
