@@ -1,5 +1,6 @@
 """Fixtures: a docket in memory, and workers with a short lease and little patience."""
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,12 @@ from tests.by_hand import ByHand
 from tests.stores import ON_EVERY_STORE, STORES, Stores
 
 MakeWorker = Callable[..., Worker]
+
+
+def pytest_configure() -> None:
+    """A shell lets what it runs in the background ignore Ctrl-C, and so would all the programs that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
