@@ -42,7 +42,7 @@ WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: standing_in_archive
 -- takes id, docket, epoch
-SELECT state, attempt, queue, tribe, weight, worker, stop FROM dovetail_archive
+SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit FROM dovetail_archive
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: other_pending
