@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import Codec
@@ -25,10 +27,14 @@ class Ticker:
         self._clock = clock
 
     def around(self, attend: Attend) -> Attend:
-        async def tick_or_attend(tenure: Tenure) -> Verdict | None:
-            return self.verdict(tenure.claim) if tenure.claim.task == TASK else await attend(tenure)
+        # Not a coroutine of its own around that of every run: next to none is a schedule.
+        def tick_or_attend(tenure: Tenure) -> Coroutine[Any, Any, Verdict | None]:
+            return self._tick(tenure.claim) if tenure.claim.task == TASK else attend(tenure)
 
         return tick_or_attend
+
+    async def _tick(self, claim: Claim) -> Verdict:
+        return self.verdict(claim)
 
     def verdict(self, claim: Claim) -> Verdict:
         """The runs that are due and the next tick, in one unit."""

@@ -23,13 +23,13 @@ class Watch:
 
 
 def last_row(run_id: str = "a") -> tuple[Any, ...]:
-    return (None, 0, "", None, None, None, 7, "default", 0, run_id, None, "0", None)
+    return (None, 0, "", None, None, None, 7, '["default"]', 0, run_id, None, "0", None)
 
 
 def test_after_a_slow_claim_the_next_goes_on_where_it_ended() -> None:
     shortcut = Shortcut(watch := Watch())
     shortcut.note((), last_row(), 2 * SLOW, was_full=True, went_beyond=False)
-    assert shortcut.beyond(()) == '{"queue":"default","priority":0,"place":0.0,"due":7,"id":"a"}'
+    assert shortcut.beyond(()) == '{"queues":["default"],"priority":0,"place":0.0,"due":7,"id":"a"}'
     watch.now += LONGEST
     assert shortcut.beyond(()) is None
 
@@ -74,3 +74,13 @@ async def test_no_run_is_left_behind_and_none_comes_twice(
     async with asyncio.timeout(30):
         await asyncio.gather(work(), schedule())
     assert sorted(seen) == sorted(run.id for run in runs)
+
+
+async def test_runs_that_wait_in_several_queues_keep_their_order(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dovetail.engines.postgres.shortcut.SLOW", 0.0)
+    placed = [("a", 9), ("a", 1), ("b", 5), ("b", -7), ("a", 5), ("c", 7)]
+    await engine.schedule([NewRun(i := new_id(), i, "task", queue=queue, priority=n) for queue, n in placed])
+    claims = [(await engine.claim("w", 1, lease=LEASE)).claims[0] for _ in placed]
+    assert [claim.priority for claim in claims] == [9, 7, 5, 5, 1, -7]

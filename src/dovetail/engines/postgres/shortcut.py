@@ -43,9 +43,11 @@ class Shortcut:
         if not went_beyond:
             is_slow = was_full and took > SLOW
             self._until = self._monotonic() + min(PAUSE * took, LONGEST) if is_slow else 0.0
-        due, queue, priority, run_id, place = last[6], last[7], last[8], last[9], last[11]
-        if was_full and queue is not None:
-            place = {"queue": queue, "priority": priority, "place": float(place), "due": due, "id": run_id}
-            self._place = msgspec.json.encode(place).decode()
+        due, with_work, priority, run_id, place = last[6], last[7], last[8], last[9], last[11]
+        if was_full and run_id is not None:
+            # A place in the order of all queues that had work, so that none of them overtakes another.
+            queued = msgspec.Raw(with_work.encode())
+            beyond = {"queues": queued, "priority": priority, "place": float(place), "due": due, "id": run_id}
+            self._place = msgspec.json.encode(beyond).decode()
         else:
             self._place = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from dovetail.clock import from_microseconds, to_microseconds
+from dovetail.engine.paging import no_cursor
 from dovetail.engines.postgres.texts import get, get_any, put
 from dovetail.errors import InvalidArgument
 from dovetail.model import (
@@ -34,6 +36,7 @@ _worker = msgspec.json.Decoder(WorkerInfo)
 _headers = msgspec.json.Decoder(dict[str, str])
 
 _encode = msgspec.json.encode
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # Not by a cast to JSON, which fails on what it cannot hold, a NUL for one. A quotation mark within a text is escaped.
 _TAGS_IN_HEADERS = rf'"{TAGS}":"((?:[^"\\]|\\.)*)"'
@@ -102,7 +105,9 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
             " AND newer.key = COALESCE(run.key, run.id) AND (newer.created, newer.id) > (run.created, run.id))"
         )
     if query.cursor is not None:
-        statement.holds("id < {}" if query.newest_first else "id > {}", put(query.cursor))
+        if not _ID.fullmatch(query.cursor):
+            raise no_cursor(query.cursor)
+        statement.holds("id < {}" if query.newest_first else "id > {}", query.cursor)
 
 
 def select(statement: Statement, query: RunQuery, schema: str) -> str:

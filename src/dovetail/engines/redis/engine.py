@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dovetail.clock import LEAP, Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.engine.paging import place_of
 from dovetail.engines.redis import durability as durabilities
 from dovetail.engines.redis import examining, packing
 from dovetail.engines.redis.branch import Branch, parts_of
@@ -205,7 +206,7 @@ class RedisEngine:
         """One page. The cursor is the place in the order of arrival, so runs that come and go do not disturb it."""
         if query.limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
-        cursor: int | bool = False if query.cursor is None else _place(query.cursor)
+        cursor: int | bool = False if query.cursor is None else place_of(query.cursor)
         found: list[tuple[int, Run]] = []
         is_end = False
         while not is_end and len(found) <= query.limit:
@@ -342,12 +343,6 @@ def _row(query: RunQuery, limit: int, cursor: int | bool) -> tuple[Any, ...]:
 
 def _moment(moment: Any) -> int | bool:
     return to_microseconds(moment) if moment is not None else False
-
-
-def _place(cursor: str) -> int:
-    if not cursor.isascii() or not cursor.isdigit():
-        raise InvalidArgument(f"cursor {cursor!r} is none that a page gave")
-    return int(cursor)
 
 
 def _load_workers(said: list[bytes]) -> list[WorkerInfo]:

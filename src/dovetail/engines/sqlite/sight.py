@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from dovetail.clock import from_microseconds, to_microseconds
+from dovetail.engine.paging import place_of
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits, moment_or_none
 from dovetail.errors import InvalidArgument
 from dovetail.model import (
@@ -107,7 +108,7 @@ def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str
     if query.latest:
         conditions += [_is_newest_in("dovetail_run"), _is_newest_in("dovetail_archive")]
     if query.cursor is not None:
-        holds("seq < ?" if query.newest_first else "seq > ?", _place(query.cursor))
+        holds("seq < ?" if query.newest_first else "seq > ?", place_of(query.cursor))
     return conditions, values
 
 
@@ -116,12 +117,6 @@ def _is_newest_in(table: str) -> str:
         f"NOT EXISTS (SELECT 1 FROM {table} AS newer WHERE newer.docket = run.docket"  # noqa: S608 - names of our own
         " AND newer.key = COALESCE(run.key, run.id) AND newer.seq > run.seq)"
     )
-
-
-def _place(cursor: str) -> int:
-    if not cursor.isascii() or not cursor.isdigit():
-        raise InvalidArgument(f"cursor {cursor!r} is none that a page gave")
-    return int(cursor)
 
 
 def _load(session: Session, row: sqlite3.Row) -> Run:

@@ -6,6 +6,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
+from dovetail.errors import InvalidArgument
 from dovetail.model import Conflict, Failure, Limit, Run, RunQuery, Settle, State, tag_headers
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
@@ -257,6 +258,11 @@ class Finding(Fixtures):
     async def test_the_last_page_has_no_cursor(self, engine: Engine) -> None:
         await place(engine, a_run("1"), a_run("2"))
         assert (await engine.find(RunQuery(limit=10))).cursor is None
+
+    @pytest.mark.parametrize("cursor", ["x", "-1", "1.5", "9" * 30, " "])
+    async def test_a_cursor_that_no_page_gave_is_refused(self, engine: Engine, cursor: str) -> None:
+        with pytest.raises(InvalidArgument, match="is none that a page gave"):
+            await engine.find(RunQuery(cursor=cursor))
 
     async def test_a_page_can_be_asked_for_again(self, engine: Engine) -> None:
         await place(engine, *(a_run(f"{n}") for n in range(5)))

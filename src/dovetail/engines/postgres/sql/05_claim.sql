@@ -1,8 +1,9 @@
 -- Claiming: what lapsed, what became due, what is ready, and what limits allow.
 
 -- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever; its key is news; and
--- from queue, priority, headers (the place), due and tribe (the id) of it a later claim may go on as `beyond`, which passes over what lies before.
--- That is for times when a long transaction of somebody's keeps dead rows from being removed: see shortcut.py.
+-- from queue (those that had work, as JSON), priority, headers (the place), due and tribe (the id) of it a later claim may
+-- go on as `beyond`, which passes over what comes before that in claim order. That is for times when a long transaction of
+-- somebody's keeps dead rows from being removed: see shortcut.py.
 CREATE OR REPLACE FUNCTION claim(
     of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint,
     beyond jsonb DEFAULT NULL, ageing bigint DEFAULT NULL
@@ -32,10 +33,11 @@ DECLARE
     started_ids text[];
     top_place double precision;
     last_picked run;
-    beyond_priority bigint := beyond->>'priority';
-    beyond_place double precision := beyond->>'place';
-    beyond_due bigint := beyond->>'due';
-    beyond_id text := beyond->>'id';
+    -- Without `beyond`, what comes before everything.
+    beyond_priority bigint := COALESCE((beyond->>'priority')::bigint, -9223372036854775808);
+    beyond_place double precision := COALESCE((beyond->>'place')::double precision, '-Infinity');
+    beyond_due bigint := COALESCE((beyond->>'due')::bigint, -9223372036854775808);
+    beyond_id text := COALESCE(beyond->>'id', '');
 BEGIN
     PERFORM begin_telling(of_docket);
     IF bound IS NULL OR bound <= now THEN
@@ -59,15 +61,16 @@ BEGIN
     looked_at_all := looked_at_all AND promoted < 1000;
     WHILE claimed < want LOOP
         ready_queues := ARRAY(
-            SELECT name FROM queues_ready(of_docket, CASE WHEN beyond IS NULL THEN of_queues ELSE ARRAY[beyond->>'queue'] END) AS name
-            WHERE name <> ALL (paused)
+            SELECT name FROM queues_ready(
+                of_docket, CASE WHEN beyond IS NULL THEN of_queues ELSE ARRAY(SELECT jsonb_array_elements_text(beyond->'queues')) END
+            ) AS name WHERE name <> ALL (paused)
         );
         EXIT WHEN cardinality(ready_queues) = 0;
         IF examined > 500 THEN
             looked_at_all := false;
             EXIT;
         END IF;
-        IF beyond IS NOT NULL THEN
+        IF beyond IS NOT NULL AND cardinality(ready_queues) = 1 THEN
             SELECT array_agg(address), bool_or(has_limits), MAX(at_place) INTO picked, limited, top_place FROM (
                 SELECT run.ctid AS address, limits IS NOT NULL AS has_limits, run.place AS at_place FROM run
                 WHERE docket = of_docket AND run.queue = ready_queues[1] AND state = 'queued'
@@ -86,7 +89,9 @@ BEGIN
             ) AS ready;
         ELSE
             SELECT places, some_limited, max_place INTO picked, limited, top_place
-            FROM pick_across(of_docket, ready_queues, want - claimed);
+            FROM pick_across(
+                of_docket, ready_queues, want - claimed, beyond_priority, beyond_place, beyond_due, beyond_id
+            );
         END IF;
         EXIT WHEN picked IS NULL;
         SELECT * INTO last_picked FROM run WHERE run.ctid = picked[cardinality(picked)];
@@ -135,8 +140,8 @@ BEGIN
         WHEN claimed >= want THEN NULL
         WHEN NOT looked_at_all OR has_work() THEN 0
         ELSE time_until_news(of_docket, now, of_queues, paused) END,
-        news(of_docket), NULL::text, NULL::bytea, NULL::integer, last_picked.due, last_picked.queue,
-        last_picked.priority, last_picked.id, NULL::integer, last_picked.place::text, NULL::boolean;
+        news(of_docket), NULL::text, NULL::bytea, NULL::integer, last_picked.due,
+        CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END, last_picked.priority, last_picked.id, NULL::integer, last_picked.place::text, NULL::boolean;
 END
 $$;
 
@@ -187,10 +192,12 @@ BEGIN
 END
 $$;
 
--- The first runs of several queues, in claim order. Those that another claimer holds are passed over, so more are looked
+-- The first runs of several queues beyond a place in claim order, in that order. Those that another claimer holds are passed over, so more are looked
 -- at than are wanted.
-CREATE OR REPLACE FUNCTION pick_across(of_docket bigint, of_queues text[], want bigint)
-RETURNS TABLE (places tid[], some_limited boolean, max_place double precision) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pick_across(
+    of_docket bigint, of_queues text[], want bigint, beyond_priority bigint, beyond_place double precision,
+    beyond_due bigint, beyond_id text
+) RETURNS TABLE (places tid[], some_limited boolean, max_place double precision) LANGUAGE plpgsql AS $$
 DECLARE
     depth bigint := want;
     seen bigint;
@@ -198,7 +205,9 @@ BEGIN
     FOR round IN 1..4 LOOP
         SELECT COUNT(*) INTO seen FROM (
             SELECT FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
-                SELECT FROM run WHERE docket = of_docket AND queue = name AND state = 'queued' LIMIT depth
+                SELECT FROM run WHERE docket = of_docket AND queue = name AND state = 'queued'
+                    AND (priority, place, due, id) > (beyond_priority, beyond_place, beyond_due, beyond_id)
+                LIMIT depth
             ) AS first LIMIT depth
         ) AS ready;
         SELECT array_agg(chosen.place ORDER BY number), bool_or(has_limits), MAX(at_place)
@@ -211,6 +220,7 @@ BEGIN
                     SELECT first.id FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
                         SELECT id, priority, place, due FROM run
                         WHERE docket = of_docket AND queue = name AND state = 'queued'
+                            AND (priority, place, due, id) > (beyond_priority, beyond_place, beyond_due, beyond_id)
                         ORDER BY priority, place, due, id LIMIT depth
                     ) AS first
                     ORDER BY first.priority, first.place, first.due, first.id LIMIT depth
