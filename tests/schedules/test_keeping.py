@@ -22,6 +22,7 @@ from dovetail.errors import (
     UnknownSchedule,
     UnknownTask,
     UsageError,
+    WrongArgument,
 )
 from dovetail.model import Claim, RunQuery, State
 from dovetail.schedules import QUEUE
@@ -237,6 +238,15 @@ async def test_an_argument_that_cannot_be_stored_is_refused(still: Docket):
         await still.schedules.add("a", report, every=HOUR)(object())  # type: ignore[arg-type]
 
 
+async def test_an_argument_that_is_not_what_its_annotation_says_is_refused(still: Docket):
+    with pytest.raises(WrongArgument, match="'copies' of 'report': expected int"):
+        await still.schedules.add("a", report, every=HOUR)("sales", copies="two")  # type: ignore[arg-type]
+    assert await still.schedules.list() == []
+    await still.schedules.add("a", report, every=HOUR)("sales")
+    with pytest.raises(WrongArgument, match="'what' of 'report': expected str"):
+        await still.schedules.change("a", args=[7])
+
+
 async def test_the_result_of_a_run_is_no_argument(still: Docket):
     execution = await still.add(other)()
     with pytest.raises(InvalidArgument, match="result of another run"):
@@ -281,6 +291,7 @@ async def test_a_change_that_makes_no_sense_changes_nothing(still: Docket):
     before = await still.schedules.add("nightly", report, every=HOUR)("sales")
     wrongs: list[dict[str, Any]] = [
         {"cron": "bad"}, {"tz": "Nowhere"}, {"args": ["a", "b"]}, {"until": START}, {"overlap": "?"}, {"misfire": "?"},
+        {"args": "a"}, {"kwargs": ["a"]},
     ]  # fmt: skip
     for wrong in wrongs:
         with pytest.raises(UsageError):
