@@ -145,6 +145,13 @@ async def test_schedules_are_listed_by_name(still: Docket):
     assert [schedule.name for schedule in await still.schedules.list()] == ["a", "b", "c"]
 
 
+async def test_other_runs_in_their_queue_are_no_schedules(still: Docket):
+    await still.add(report, queue=QUEUE, key="dovetail.schedule:nightly")("sales")
+    await still.schedules.add("hourly", report, every=HOUR)("sales")
+    assert [schedule.name for schedule in await still.schedules.list()] == ["hourly"]
+    assert await still.schedules.get("nightly") is None
+
+
 async def test_there_is_none_of_a_name_that_was_never_given(still: Docket):
     assert await still.schedules.get("nightly") is None
     assert await still.schedules.list() == []

@@ -21,7 +21,7 @@ from dovetail.execution import Disposition, Execution
 from dovetail.model import Cancelled, Conflict, NewRun, Placement, Placing, Run, RunQuery, State
 from dovetail.queues import Pause
 from dovetail.schedules.calling import drafted, redrafted
-from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, key_of
+from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, is_tick, key_of
 from dovetail.schedules.schedule import Schedule, shown
 from dovetail.schedules.ticking import tick
 from dovetail.schedules.timing import Timing
@@ -334,7 +334,7 @@ def _check_name(name: Any) -> str:
 
 def _latest(runs: list[Run]) -> Run | None:
     """The run that is the schedule: the one that waits, or else the one that ticks, unless it was deleted."""
-    live = [run for run in runs if not run.stopping]
+    live = [run for run in runs if is_tick(run) and not run.stopping]
     return next((run for run in live if run.state is not State.RUNNING), live[0] if live else None)
 
 
