@@ -56,6 +56,11 @@ def segfault() -> None:
 
 
 @on_its_own
+def close_everything() -> None:
+    os.closerange(3, 256)
+
+
+@on_its_own
 def leave(code: int) -> None:
     os._exit(code)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Retention
@@ -126,6 +126,15 @@ def texts(value: Any, name: str) -> list[str]:
         raise InvalidType(f"{name} must be a list of texts, not {value!r}")
     members: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
     return [text(each, f"each of {name}") for each in members]
+
+
+def arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call that are given as data, if they are; None is none of them."""
+    if args is not None and (isinstance(args, str | bytes) or not isinstance(args, Iterable)):
+        raise InvalidType(f"args must be the positional arguments as a tuple, not {args!r}")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidType(f"kwargs must be the named arguments as a dict, not {kwargs!r}")
+    return tuple(cast("Iterable[Any]", args) or ()), dict(cast("Mapping[str, Any]", kwargs) or {})
 
 
 def error_types(value: Any, name: str) -> tuple[type[BaseException], ...]:

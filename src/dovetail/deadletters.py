@@ -12,7 +12,7 @@ from dovetail.codec import Codec
 from dovetail.codec.references import Reference, refers_in
 from dovetail.engine import Engine
 from dovetail.engine.paging import pages
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument
 from dovetail.model import Page, Revival, Run, RunQuery, State
 from dovetail.tasks import Task, TaskFunction
 
@@ -100,11 +100,7 @@ def payload_of(
     codec: Codec, function: TaskFunction, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> bytes:
     """New arguments as they are stored."""
-    if args is not None and (isinstance(args, str | bytes) or not isinstance(args, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"args must be the positional arguments as a tuple, not {args!r}")
-    if kwargs is not None and not isinstance(kwargs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"kwargs must be the named arguments as a dict, not {kwargs!r}")
-    positional, named = tuple(args or ()), dict(kwargs or {})
+    positional, named = checks.arguments(args, kwargs)
     _refuse_executions([*positional, *named.values()])
     types = Task.of(function).types
     types.refuse_misfits(positional, named)

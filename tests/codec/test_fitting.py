@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Protocol, TypedDict, TypeVar
 from uuid import UUID
 
+import annotated_types
 import msgspec
 import pydantic
 import pytest
@@ -71,6 +72,7 @@ class Speaks(Protocol):
 
 
 AT_LEAST_3 = Annotated[int, msgspec.Meta(ge=3)]
+TENTHS = Annotated[float, pydantic.Field(multiple_of=0.1)]
 SHORT = Annotated[str, pydantic.Field(max_length=3, pattern="^a")]
 
 FITS: list[tuple[Any, Any]] = [
@@ -83,6 +85,9 @@ FITS: list[tuple[Any, Any]] = [
     (Message, Message(to="x")), (Form, Form("x")), (Letter, Letter("x")), (Box[int], Box(1)), (Point, Point(1)),
     (list[Message], [Message(to="x")]), (dict[str, Letter | None], {"a": None, "b": Letter("x")}), (Colour, Colour.RED),
     (Address, {"city": "x"}), (Address, {"city": "x", "more": 1}), (Person, {"name": "x", "homes": [{"city": "y"}]}),
+    (TENTHS, 0.3), (TENTHS, -19.9), (TENTHS, 3),
+    (Annotated[Decimal, annotated_types.MultipleOf(Decimal("0.1"))], Decimal("1e99")),
+    (Annotated[str, pydantic.Field(pattern=r"^\p{L}")], "abc"),
     (AT_LEAST_3, 3), (SHORT, "abc"), (Annotated[int | None, pydantic.Field(ge=1)], None),
     (Annotated[int, ConcurrencyLimit(1)], 1), (Speaks, 1), (Callable[[], int], 1), (type[int], "x"), (T, 1),
     (int, Reference("id", "key")), (list[int], [Reference("id", "key")]), (Literal["a"], Reference("id", "key")),
@@ -121,6 +126,7 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (AT_LEAST_3, 2, "", "expected a value >= 3"),
     (SHORT, "abcd", "", "expected a length of at most 3"),
     (SHORT, "xyz", "", "expected text that matches '^a'"),
+    (TENTHS, 0.35, "", "expected a multiple of 0.1"),
     (Annotated[list[AT_LEAST_3], msgspec.Meta(min_length=1)], [2], "[0]", "expected a value >= 3"),
 ]
 

@@ -160,7 +160,7 @@ class Weird(Enum):
 @pytest.mark.parametrize(
     ("hint", "value"),
     [
-        (Point, Point(1)),  # comes back as 1.0
+        (Point, Point(2**53 + 1)),  # comes back as another float
         (Point, Kid(1.0)),
         (Any, Point(1.0)),
         (list, [Point(1.0)]),
@@ -185,9 +185,15 @@ def test_what_the_annotation_would_change_is_refused(hint: Any, value: Any):
         there_and_back(value, hint)
 
 
+def test_a_whole_number_may_stand_in_a_field_that_says_float():
+    there = there_and_back(Visit(WHEN, Point(1)), Visit)
+    assert there == Visit(WHEN, Point(1))
+    assert type(there.where.x) is float
+
+
 def test_a_refusal_says_what_would_change():
     with pytest.raises(PayloadError, match=r"it\.where\.x comes back as float, not int"):
-        there_and_back(Visit(WHEN, Point(1)), Visit)
+        there_and_back(Visit(WHEN, Point(2**53 + 1)), Visit)
 
 
 def test_a_class_that_holds_itself_is_refused():

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +77,60 @@ def test_a_worker_answers_on_its_ports_and_logs_for_machines(tmp_path: Path):
     records = [json.loads(line) for line in log.splitlines()]
     assert any("w1" in record["message"] for record in records)
     assert {record["level"] for record in records} == {"INFO"}
+
+
+def free_ports() -> tuple[int, int]:
+    """The first of two that follow each other, twice."""
+    found: list[int] = []
+    while len(found) < 2:
+        first = free_port()
+        with socket.socket() as second, suppress(OSError):
+            second.bind(("127.0.0.1", first + 1))
+            if all(abs(first - other) > 1 for other in found):
+                found.append(first)
+    return found[0], found[1]
+
+
+def test_each_place_of_a_supervisor_has_ports_of_its_own_also_for_successors(tmp_path: Path):
+    health, metrics = free_ports()
+
+    def names() -> list[str]:
+        return [get_eventually(health + place, "/ready").json["worker"] for place in range(2)]
+
+    with worker(
+        tmp_path,
+        DOVETAIL_WORKER_NAME="w",
+        DOVETAIL_WORKER_PROCESSES="2",
+        DOVETAIL_WORKER_MAX_AGE="3s",
+        DOVETAIL_WORKER_HEALTHCHECK_PORT=str(health),
+        DOVETAIL_WORKER_METRICS_PORT=str(metrics),
+    ) as process:
+        first = names()
+        assert len(set(first)) == 2
+        for place in range(2):
+            assert "dovetail_crashes_total" in get_eventually(metrics + place, "/metrics").body
+        give_up = time.monotonic() + LONGEST
+        while set(names()) & set(first):
+            assert time.monotonic() < give_up, "they were not replaced"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=LONGEST)
+        assert process.returncode == 0, log
+    assert "cannot be served" not in log
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [
+        ["--healthcheck-port", "8080", "--metrics-port", "8081"],
+        ["--healthcheck-port", "9102", "--metrics-port", "9100"],
+        ["--metrics-port", "65534"],
+    ],
+)
+def test_ports_that_would_be_had_twice_or_are_none_are_refused(ports: list[str]):
+    result = CliRunner().invoke(app, ["worker", "--url", "sqlite:///nowhere/store.db", "--processes", "3", *ports])
+    assert result.exit_code == 2
+    assert "--metrics-port" in result.output
 
 
 @pytest.mark.parametrize(

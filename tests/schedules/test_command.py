@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dovetail.cli.main import app
+
+
+async def count_from(day: date) -> None: ...
+
+
+tasks = [count_from]
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +49,22 @@ def test_a_schedule_can_be_made_and_shown():
 
 
 def test_schedules_are_listed():
-    assert "there are no schedules" in run("ls").output
     nightly()
     run("add", "often", "sleep", "--every", "5", "--kwargs", '{"seconds": 1}')
     assert [(each["name"], each["every"]) for each in data("ls")] == [("nightly", None), ("often", "PT5S")]
     table = run("ls").output
     assert all(len(line) <= 80 for line in table.splitlines())
     assert "every 0:00:05" in table
+
+
+def test_where_there_are_none_the_list_says_so():
+    nightly()
+    run("delete", "nightly")
+    assert "there are no schedules" in run("ls").output
+
+
+def test_a_look_makes_no_store():
+    assert run("ls").exit_code == 3
 
 
 def test_a_schedule_can_be_paused_and_resumed():
@@ -80,6 +96,7 @@ def test_a_schedule_can_be_deleted():
 
 @pytest.mark.parametrize("verb", ["show", "pause", "resume", "trigger", "delete"])
 def test_the_answer_about_one_that_is_not_there_is_no(verb: str):
+    run("add", "other", "sleep", "--every", "5", "--args", "[1]")
     result = run(verb, "nightly")
     assert result.exit_code == 3
     assert "there is no schedule 'nightly'" in result.stderr
@@ -97,6 +114,17 @@ def test_the_answer_about_one_that_is_not_there_is_no(verb: str):
 )
 def test_wrong_words_are_wrong_usage(words: tuple[str, ...]):
     assert run(*words).exit_code == 2
+
+
+def test_arguments_are_read_as_the_task_wants_them():
+    tasks = ("--tasks", "tests.schedules.test_command:tasks")
+    made = data("add", "once", "count_from", "--cron", "0 3 * * *", "--args", '["2030-01-01"]', *tasks)
+    assert made["args"] == ["2030-01-01"]
+    assert "datetime.date(2030, 1, 1)" in run("change", "once", "--priority", "2", *tasks).output
+    assert "datetime.date(2031, 1, 1)" in run("change", "once", "--kwargs", '{"day": "2031-01-01"}', *tasks).output
+    wrong = run("change", "once", "--args", '["soon"]', *tasks)
+    assert wrong.exit_code == 2
+    assert "day" in wrong.output
 
 
 def test_stored_text_cannot_move_the_cursor():

@@ -22,6 +22,7 @@ from dovetail.errors import (
     UnknownSchedule,
     UnknownTask,
     UsageError,
+    WrongArgument,
 )
 from dovetail.model import Claim, RunQuery, State
 from dovetail.schedules import QUEUE
@@ -144,6 +145,13 @@ async def test_schedules_are_listed_by_name(still: Docket):
     assert [schedule.name for schedule in await still.schedules.list()] == ["a", "b", "c"]
 
 
+async def test_other_runs_in_their_queue_are_no_schedules(still: Docket):
+    await still.add(report, queue=QUEUE, key="dovetail.schedule:nightly")("sales")
+    await still.schedules.add("hourly", report, every=HOUR)("sales")
+    assert [schedule.name for schedule in await still.schedules.list()] == ["hourly"]
+    assert await still.schedules.get("nightly") is None
+
+
 async def test_there_is_none_of_a_name_that_was_never_given(still: Docket):
     assert await still.schedules.get("nightly") is None
     assert await still.schedules.list() == []
@@ -237,6 +245,15 @@ async def test_an_argument_that_cannot_be_stored_is_refused(still: Docket):
         await still.schedules.add("a", report, every=HOUR)(object())  # type: ignore[arg-type]
 
 
+async def test_an_argument_that_is_not_what_its_annotation_says_is_refused(still: Docket):
+    with pytest.raises(WrongArgument, match="'copies' of 'report': expected int"):
+        await still.schedules.add("a", report, every=HOUR)("sales", copies="two")  # type: ignore[arg-type]
+    assert await still.schedules.list() == []
+    await still.schedules.add("a", report, every=HOUR)("sales")
+    with pytest.raises(WrongArgument, match="'what' of 'report': expected str"):
+        await still.schedules.change("a", args=[7])
+
+
 async def test_the_result_of_a_run_is_no_argument(still: Docket):
     execution = await still.add(other)()
     with pytest.raises(InvalidArgument, match="result of another run"):
@@ -281,6 +298,7 @@ async def test_a_change_that_makes_no_sense_changes_nothing(still: Docket):
     before = await still.schedules.add("nightly", report, every=HOUR)("sales")
     wrongs: list[dict[str, Any]] = [
         {"cron": "bad"}, {"tz": "Nowhere"}, {"args": ["a", "b"]}, {"until": START}, {"overlap": "?"}, {"misfire": "?"},
+        {"args": "a"}, {"kwargs": ["a"]},
     ]  # fmt: skip
     for wrong in wrongs:
         with pytest.raises(UsageError):

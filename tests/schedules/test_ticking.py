@@ -78,6 +78,7 @@ def test_an_interval_takes_no_notice_of_clocks_on_the_wall():
         (None, 60, "UTC", InvalidType, "every"),
         (None, timedelta(), "UTC", InvalidArgument, "every"),
         (None, timedelta(milliseconds=999), "UTC", InvalidArgument, "at least 1 second"),
+        (None, timedelta.max, "UTC", InvalidArgument, "at most"),
         (None, -HOUR, "UTC", InvalidArgument, "every"),
     ],
 )
@@ -115,7 +116,7 @@ def test_a_tick_makes_the_run_of_its_time_and_the_schedule_waits_for_the_next():
 def test_times_that_were_missed_are_made_up_for_as_the_policy_says(
     misfire: Any, made: list[datetime], following: datetime
 ):
-    ticked = tick(hourly(misfire=misfire), NOON + 3 * HOUR + MINUTE)
+    ticked = tick(hourly(misfire=misfire), NOON + 3 * HOUR + 2 * MINUTE)
     assert slots(ticked.runs) == made
     assert ticked.following is not None
     assert ticked.following.slot == following
@@ -126,8 +127,23 @@ def test_a_tick_that_is_a_little_late_is_not_skipped():
     assert slots(tick(hourly(misfire="skip"), NOON + MINUTE + SECOND).runs) == []
 
 
+def test_of_times_that_were_missed_those_of_the_last_minute_are_not_skipped():
+    often = hourly(misfire="skip").but(timing=Timing.of(None, 25 * SECOND, "UTC", NOON - 25 * SECOND))
+    ticked = tick(often, NOON + 110 * SECOND)
+    assert slots(ticked.runs) == [NOON + 50 * SECOND, NOON + 75 * SECOND, NOON + 100 * SECOND]
+    assert ticked.following is not None
+    assert ticked.following.slot == NOON + 125 * SECOND
+
+
+def test_what_was_missed_is_not_made_up_for_after_the_end():
+    often = hourly(misfire="skip", until=NOON + MINUTE).but(timing=Timing.of(None, 25 * SECOND, "UTC", NOON))
+    assert slots(tick(often, NOON + 100 * SECOND).runs) == [NOON + 50 * SECOND]
+    ticked = tick(often, NOON + HOUR)
+    assert (ticked.runs, ticked.following) == ((), None)
+
+
 def test_what_was_skipped_is_not_said_to_have_been():
-    ticked = tick(hourly(misfire="skip"), NOON + 2 * HOUR)
+    ticked = tick(hourly(misfire="skip"), NOON + 90 * MINUTE)
     assert ticked.following is not None
     assert ticked.following.last_time is None
 

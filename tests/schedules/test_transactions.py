@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from dovetail import Docket
-from dovetail.errors import UsageError
+from dovetail.errors import InvalidArgument, UsageError
 from tests.stores import Stores
 
 HOUR = timedelta(hours=1)
@@ -62,6 +62,22 @@ async def test_one_that_is_there_is_altered_in_the_transaction(database: tuple[s
             await docket.schedules.add("hourly", report, every=HOUR, replace=True, connection=connection)("costs")
             connection.commit()
         assert [schedule.args for schedule in await docket.schedules.list()] == [("costs",)]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_to_add_it_twice_in_a_transaction_is_refused_and_says_why(database: tuple[str, Connect], is_there: bool):
+    url, connect = database
+    async with Docket("tests", url) as docket:
+        if is_there:
+            await docket.schedules.add("hourly", report, every=2 * HOUR)("sales")
+        with closing(connect()) as connection:
+            connection.execute("BEGIN IMMEDIATE" if url.startswith("sqlite") else "SELECT 1")
+            add = docket.schedules.add("hourly", report, every=HOUR, replace=True, connection=connection)
+            await add("sales")
+            with pytest.raises(InvalidArgument, match="in this transaction before"):
+                await add("costs")
+            connection.commit()
+        assert [(each.args, each.every) for each in await docket.schedules.list()] == [(("sales",), HOUR)]
 
 
 async def test_a_store_without_transactions_refuses(stores: Stores):

@@ -181,7 +181,11 @@ async def test_a_body_may_take_more_time(docket: Docket, working: Worker):
 
 @pytest.mark.parametrize(
     ("task", "arguments", "said"),
-    [(abroad.segfault, (), "was killed by SIGSEGV"), (abroad.leave, (7,), "exit code 7")],
+    [
+        (abroad.segfault, (), "was killed by SIGSEGV"),
+        (abroad.leave, (7,), "exit code 7"),
+        (abroad.close_everything, (), "exit code 1"),
+    ],
 )
 async def test_a_body_that_kills_its_process_is_poisoned_in_the_end_and_harms_nobody(
     docket: Docket, working: Worker, tmp_path: Path, task: Any, arguments: tuple[int, ...], said: str

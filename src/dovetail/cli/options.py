@@ -28,6 +28,7 @@ def read(parse: Callable[[str], T]) -> Any:
 
 
 duration = read(times.duration)
+patience = read(times.patience)
 moment = read(times.moment)
 ago = read(times.ago)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import combinations
 from typing import Annotated
 
 import typer
@@ -42,6 +43,20 @@ def own_port(port: int | None) -> int | None:
     from dovetail.observe.serving import PLACE
 
     return port and port + int(os.environ.get(PLACE, "0"))
+
+
+def refuse_ports(processes: int, given: Mapping[str, int | None]) -> None:
+    """Each process has the port after that of the one before: these have to exist, and to be nobody else's."""
+    ranges = {name: range(port, port + processes) for name, port in given.items() if port}
+    for name, ports in ranges.items():
+        if ports[-1] > 65535:
+            raise typer.BadParameter(f"{processes} processes need as many ports from {ports[0]} on", param_hint=name)
+    for (one, ports), (other, others) in combinations(ranges.items(), 2):
+        if set(ports) & set(others):
+            raise typer.BadParameter(
+                f"{processes} processes need as many ports each, and those from {ports[0]} and {others[0]} on overlap",
+                param_hint=f"{one}, {other}",
+            )
 
 
 def supervise(url: str | None, processes: int, grace: timedelta, watching: Sequence[str] | None) -> int:

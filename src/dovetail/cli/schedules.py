@@ -83,11 +83,12 @@ def add(
         cron=cron, every=_seconds(every), tz=tz, overlap=overlap, misfire=misfire, until=_in_utc(until), queue=queue,
         priority=priority, group=group, tags=tag,
     )  # fmt: skip
-    made = _on(
-        lambda docket: docket.schedules.add(name, task, replace=replace, **options)(*positional or (), **named or {}),
-        url, docket, tasks,
-    )  # fmt: skip
-    _print(made, as_json=as_json)
+
+    async def make(docket: Docket) -> Schedule:
+        fitting, by_name = await _fitting(docket, task, positional, named)
+        return await docket.schedules.add(name, task, replace=replace, **options)(*fitting, **by_name)
+
+    _print(_on(make, url, docket, tasks, may_make=True), as_json=as_json)
 
 
 @app.command()
@@ -118,7 +119,14 @@ def change(
     )  # fmt: skip
     if not options:
         raise typer.BadParameter("say what is to change, such as --cron or --priority")
-    _print(_on(lambda docket: docket.schedules.change(name, **options), url, docket, tasks), as_json=as_json)
+
+    async def alter(docket: Docket) -> Schedule:
+        known = await docket.schedules.get(name) if "args" in options or "kwargs" in options else None
+        if known is not None:
+            options["args"], options["kwargs"] = await _fitting(docket, known.task, positional, named)
+        return await docket.schedules.change(name, **options)
+
+    _print(_on(alter, url, docket, tasks), as_json=as_json)
 
 
 @app.command()
@@ -162,14 +170,30 @@ def delete(name: Name, url: Url = None, docket: DocketName = None) -> None:
 # Asking
 
 
-def _on(work: Callable[[Docket], Awaitable[T]], url: str | None, name: str | None, tasks: list[str] | None = None) -> T:
+def _on(
+    work: Callable[[Docket], Awaitable[T]],
+    url: str | None,
+    name: str | None,
+    tasks: list[str] | None = None,
+    *,
+    may_make: bool = False,
+) -> T:
     from dovetail.cli.opening import on_docket
     from dovetail.errors import UnknownSchedule
 
     try:
-        return on_docket(work, url, name, tasks or ())
+        return on_docket(work, url, name, tasks or (), may_make=may_make)
     except UnknownSchedule as error:
         refuse(str(error))
+
+
+async def _fitting(
+    docket: Docket, task: str, positional: list[Any] | None, named: dict[str, Any] | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments as the task's annotations want them."""
+    from dovetail.cli.reading import fitted, known_task
+
+    return fitted(await known_task(docket, task), positional or [], named or {})
 
 
 def _arguments(args: str | None, kwargs: str | None) -> tuple[list[Any] | None, dict[str, Any] | None]:

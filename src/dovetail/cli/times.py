@@ -39,6 +39,13 @@ def duration(value: str | timedelta) -> timedelta:
     raise InvalidArgument(f"{value!r} is no duration; write it as 90, 30s, 5m, 2h, 1d, 1h30m or hh:mm:ss")
 
 
+def patience(value: str | timedelta) -> timedelta:
+    """A length of time that is more than none."""
+    if not (length := duration(value)):
+        raise InvalidArgument(f"{value!r} is no time at all; write it as 90, 30s or 5m")
+    return length
+
+
 def moment(value: str | datetime) -> datetime:
     """A point in time in ISO 8601; without a zone it is local time, and without a date it is today."""
     if isinstance(value, datetime):

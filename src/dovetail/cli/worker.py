@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import DocketName, Tasks, Url, duration
+from dovetail.cli.options import DocketName, Tasks, Url, duration, patience
 from dovetail.cli.processes import (
     MaxAge,
     MaxMemory,
@@ -16,6 +16,7 @@ from dovetail.cli.processes import (
     Reload,
     is_supervised,
     own_port,
+    refuse_ports,
     supervise,
 )
 from dovetail.observe.formats import LogFormat, LogLevel
@@ -37,7 +38,7 @@ def worker(
     ageing: Annotated[
         timedelta | None,
         typer.Option(
-            parser=duration, metavar="DURATION", help="How long a run is due until its priority counts as one more."
+            parser=patience, metavar="DURATION", help="How long a run is due until its priority counts as one more."
         ),
     ] = None,
     redelivery_timeout: Annotated[
@@ -118,7 +119,7 @@ def worker(
     healthcheck_patience: Annotated[
         timedelta,
         typer.Option(
-            parser=duration,
+            parser=patience,
             metavar="DURATION",
             help="How long the claim loop may stand still.",
             envvar="DOVETAIL_WORKER_HEALTHCHECK_PATIENCE",
@@ -162,6 +163,7 @@ def worker(
         name = name and f"{name}#{os.getpid()}"
         healthcheck_port, metrics_port = own_port(healthcheck_port), own_port(metrics_port)
     elif processes > 1 or reload:
+        refuse_ports(processes, {"--healthcheck-port": healthcheck_port, "--metrics-port": metrics_port})
         raise typer.Exit(supervise(url, processes, grace, tasks if reload else None))
     run_and_leave(
         Worker.run(

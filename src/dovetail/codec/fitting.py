@@ -46,6 +46,8 @@ _ALSO = {float: (float, int), complex: (complex, float, int)}
 _TAKEN_AS_SAID: tuple[Any, ...] = (Any, object, type, Callable, collections.abc.Awaitable)
 _CONSTRAINING = {"annotated_types", "msgspec", "pydantic"}
 """Packages whose metadata constrains a value."""
+ROUNDING = 1e-9
+"""How much of itself a float may be off a multiple."""
 _LISTS = (list, tuple, set, frozenset)
 
 
@@ -250,7 +252,7 @@ _DEMANDS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": ("a value >= {}", lambda value, bound: value >= bound),
     "lt": ("a value < {}", lambda value, bound: value < bound),
     "le": ("a value <= {}", lambda value, bound: value <= bound),
-    "multiple_of": ("a multiple of {}", lambda value, bound: value % bound == 0),
+    "multiple_of": ("a multiple of {}", lambda value, bound: _is_multiple(value, bound)),
     "min_length": ("a length of at least {}", lambda value, bound: len(value) >= bound),
     "max_length": ("a length of at most {}", lambda value, bound: len(value) <= bound),
     "pattern": ("text that matches {!r}", lambda value, bound: re.search(bound, value) is not None),
@@ -264,10 +266,19 @@ def _demands(constraint: Any) -> Iterable[_Demand]:
             yield words.format(bound), lambda value, bound=bound, holds=holds: holds(value, bound)
 
 
+def _is_multiple(value: Any, bound: Any) -> bool:
+    rest = value % bound
+    if isinstance(rest, float):  # of 0.3 and 0.1 something is left, and nobody means that
+        return min(abs(rest), abs(abs(rest) - abs(bound))) <= abs(value) * ROUNDING
+    return rest == 0
+
+
 def _is_met(holds: Callable[[Any], bool], value: Any) -> bool:
     try:
         return holds(value)
-    except TypeError:  # it has no order or length: None, where that is allowed
+    except (TypeError, ArithmeticError, re.error):
+        # It has no order or length (None, where that is allowed), or the constraint is of a kind that is not known
+        # here: pydantic's patterns are those of another language.
         return True
 
 

@@ -33,6 +33,7 @@ def drafted(
         task.signature.bind(*args, **kwargs)
     except TypeError as error:
         raise InvalidArgument(f"the task {name!r} cannot be called with these arguments: {error}") from None
+    task.types.refuse_misfits(args, kwargs)
     run = drafter.draft(
         task, name, args, kwargs,
         conflict=Conflict.REPLACE,  # a run of its own, at its own time: nothing that would put it off
@@ -73,7 +74,7 @@ def redrafted(
         if args is None and kwargs is None:
             positional, named = codec.load_call(task.types, call.payload)
         else:
-            positional, named = tuple(args or ()), dict(kwargs or {})
+            positional, named = checks.arguments(args, kwargs)
         kept = tags_of(call.headers) if tags is UNSET else tags
         return drafted(drafter, task, call.task, positional, named, retention, queue, priority, group, kept)
     if not (args is None and kwargs is None):

@@ -21,7 +21,7 @@ from dovetail.execution import Disposition, Execution
 from dovetail.model import Cancelled, Conflict, NewRun, Placement, Placing, Run, RunQuery, State
 from dovetail.queues import Pause
 from dovetail.schedules.calling import drafted, redrafted
-from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, key_of
+from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, is_tick, key_of
 from dovetail.schedules.schedule import Schedule, shown
 from dovetail.schedules.ticking import tick
 from dovetail.schedules.timing import Timing
@@ -138,6 +138,8 @@ class Schedules:
             if placement.id == run.id:
                 return self._shown(wanted)
             held = await self._held(wanted.name)
+            if held is None and connection is not None and conflict is Conflict.KEEP_PENDING:
+                raise _in_hand(wanted.name)
             if held is None:
                 # One that was deleted while it ticked: what it places it has placed, and it places no successor.
                 conflict = Conflict.KEEP_PENDING
@@ -233,8 +235,11 @@ class Schedules:
 
     async def _alter(self, name: str, alter: Alter, connection: Any = None) -> Schedule:
         """Read, alter, and put in its place; again if it ticked, or somebody else altered it, in the meantime."""
+        refused: str | None = None
         for _ in range(TRIES):
             held = await self._held(_check_name(name))
+            if held is not None and held.id == refused and connection is not None:
+                raise _in_hand(name)
             known = None if held is None else self._as_it_will_be(held)
             if held is None or known is None:
                 raise UnknownSchedule(f"there is no schedule {name!r} on the docket {self._docket.name!r}")
@@ -253,6 +258,7 @@ class Schedules:
                 continue  # what it was to wait for has ended in this moment
             if placement.id == run.id:
                 return self._shown(altered)
+            refused = held.id
         raise _too_busy(name)
 
     def _as_it_will_be(self, held: Run) -> Definition | None:
@@ -328,7 +334,7 @@ def _check_name(name: Any) -> str:
 
 def _latest(runs: list[Run]) -> Run | None:
     """The run that is the schedule: the one that waits, or else the one that ticks, unless it was deleted."""
-    live = [run for run in runs if not run.stopping]
+    live = [run for run in runs if is_tick(run) and not run.stopping]
     return next((run for run in live if run.state is not State.RUNNING), live[0] if live else None)
 
 
@@ -354,6 +360,13 @@ def _refuse_over(definition: Definition) -> None:
             f"until {definition.until} is over before the schedule {definition.name!r} would have its next time,"
             f" {definition.slot}"
         )
+
+
+def _in_hand(name: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"the schedule {name!r} was made or altered in this transaction before, which cannot be seen until it is"
+        " committed; add it once, or commit in between"
+    )
 
 
 def _too_busy(name: str) -> EngineUnavailable:

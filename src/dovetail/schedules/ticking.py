@@ -29,7 +29,7 @@ def tick(schedule: Definition, now: datetime) -> Ticked:
     slots = _slots(schedule, now)
     runs = tuple(schedule.run_at(slot) for slot in slots)
     # Never before the time that this was for: none comes twice, whatever the clocks say.
-    reached = slots[-1] if schedule.misfire == "all" else max(schedule.slot, now)
+    reached = max(schedule.slot, now) if schedule.misfire == "once" or not slots else slots[-1]
     following = schedule.timing.next_after(reached)
     if schedule.is_over_at(following):
         return Ticked(runs, None)
@@ -39,12 +39,19 @@ def tick(schedule: Definition, now: datetime) -> Ticked:
 
 
 def _slots(schedule: Definition, now: datetime) -> list[datetime]:
-    slots = [schedule.slot]
-    if schedule.misfire == "skip" and now - schedule.slot > LATE:
+    slots = [_first(schedule, now)]
+    if slots[0] > max(schedule.slot, now) or schedule.is_over_at(slots[0]):
         return []
-    while schedule.misfire == "all" and len(slots) < AT_ONCE:
+    while schedule.misfire != "once" and len(slots) < AT_ONCE:
         following = schedule.timing.next_after(slots[-1])
         if following > now or schedule.is_over_at(following):
             break
         slots.append(following)
     return slots
+
+
+def _first(schedule: Definition, now: datetime) -> datetime:
+    """The first of its times that still counts."""
+    if schedule.misfire == "skip" and now - schedule.slot > LATE:
+        return schedule.timing.next_after(now - LATE - timedelta.resolution)
+    return schedule.slot

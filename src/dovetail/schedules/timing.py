@@ -34,7 +34,7 @@ class Timing(Noun, frozen=True):
         if cron is not None:
             _cron(checks.text(cron, "cron"), zone_name)  # an expression that means nothing is refused here
             return cls(cron=cron, tz=zone_name)
-        if checks.duration(every, "every") < SHORTEST:
+        if checks.window(every, "every") < SHORTEST:
             raise InvalidArgument(f"every must be at least {SHORTEST.seconds} second, not {every}")
         return cls(every=every, tz=zone_name, start=now.replace(microsecond=0))
 

@@ -19,7 +19,12 @@ def run_and_leave(work: Coroutine[Any, Any, None]) -> None:
     """Like `asyncio.run`. But a body that ignores its cancellation is left behind: its run was handed back, or its
     lease lapses, and a process that waits for it would never end."""
     runner = asyncio.Runner()
-    runner.run(work)
+    try:
+        runner.run(work)
+    except BaseException:
+        if not runner.run(_those_who_stay()):
+            runner.close()
+        raise
     left = runner.run(_those_who_stay())
     if left:
         logger.error("these ignore that they were cancelled, and are left behind: %s", ", ".join(left))

@@ -37,8 +37,10 @@ def main(handle: int, parent: int) -> None:
     while not performer.is_interrupted and (order := orders.get()) is not None:
         line.say(Begun())
         answer = performer.perform(order)
-        with suppress(OSError):
+        try:
             line.say(answer)
+        except OSError:
+            os._exit(1)  # the body has closed the line, and nobody would ever hear of its end
     performer.close()
 
 
