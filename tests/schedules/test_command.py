@@ -134,3 +134,11 @@ def test_to_clear_a_docket_leaves_its_schedules():
     nightly()
     assert CliRunner().invoke(app, ["clear", "--yes"]).output == "Cleared 0 tasks from docket 'docket'\n"
     assert len(data("ls")) == 1
+
+
+def test_a_schedule_that_waits_is_no_work_in_a_snapshot():
+    nightly()
+    run("trigger", "nightly")
+    taken = json.loads(CliRunner().invoke(app, ["snapshot", "--stats", "--json"]).output)
+    assert (taken["pending"], [each["task"] for each in taken["runs"]]) == (1, ["sleep"])
+    assert [each["task"] for each in taken["stats"]] == ["sleep"]
