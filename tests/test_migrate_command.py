@@ -6,8 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.main import app
-from dovetail.errors import InvalidArgument
+from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import new_id
+from tests.servers import redis
 from tests.servers.postgres import PostgresServer
 
 
@@ -43,3 +44,10 @@ def test_the_same_on_a_server() -> None:
 def test_a_version_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no schema version 99"):
         said("--url", f"sqlite:///{tmp_path / 'store.db'}", "--to", "99")
+
+
+def test_a_store_without_a_schema_has_nothing_to_bring_up() -> None:
+    with redis.server(appendonly="yes") as server:
+        assert said("--url", server.url) == f"{server.url} has version 1"
+    with pytest.raises(EngineUnavailable, match="cannot be reached"):
+        said("--url", server.url)

@@ -1,9 +1,9 @@
 """Tasks that the tests of commands name."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from dovetail import Progress, task
+from dovetail import Progress, Retry, Timeout, task
 
 
 @task(queue="mail", tags=["outgoing"])
@@ -21,5 +21,8 @@ async def count(up_to: int, progress: Progress = Progress()) -> int:
     return up_to
 
 
-tasks = [send, count]
+async def fetch(retry: Retry = Retry(), timeout: Timeout = Timeout(timedelta(minutes=1))) -> None: ...
+
+
+tasks = [send, count, fetch]
 PATH = "tests.cli.tasks_for_commands:tasks"

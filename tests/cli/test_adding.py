@@ -23,6 +23,34 @@ async def test_a_call_is_scheduled_with_arguments_as_the_task_wants_them(
     assert await execution.get_result() == "1.50 to ann at 2030-01-31 09:00:00+00:00"
 
 
+async def test_one_call_has_its_own_attempts_timeout_and_notes(docket: Docket, dovetail: Commands) -> None:
+    options = ("--attempts", "7", "--timeout", "1h30m", "--metadata", '{"asked by": "ann"}', "--key", "patient")
+    await dovetail("add", "fetch", "--tasks", PATH, *options)
+    execution = await docket.get_execution("patient")
+    assert execution is not None
+    assert execution.metadata == {"asked by": "ann"}
+    assert execution.run is not None
+    assert {"7", str(90 * 60 * 1_000_000)} <= set(execution.run.headers.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--attempts", "0"), 2), (("--timeout", "soon"), 2), (("--metadata", "{"), 2), (("--metadata", "[1]"), 2),
+        (("--timeout", "0"), 1),
+    ],
+)  # fmt: skip
+async def test_what_no_call_can_have_is_refused(
+    docket: Docket, dovetail: Commands, options: tuple[str, ...], code: int
+) -> None:
+    await dovetail("add", "fetch", "--tasks", PATH, *options, code=code)
+
+
+async def test_attempts_are_for_tasks_that_can_be_tried_again(docket: Docket, dovetail: Commands) -> None:
+    said = await dovetail("add", "send", "-a", '["ann"]', "--tasks", PATH, "--max-attempts", "2", code=1)
+    assert "declare a Retry" in said.err
+
+
 async def test_a_call_is_scheduled_for_later_with_all_options(docket: Docket, dovetail: Commands) -> None:
     await dovetail("add", "trace", "-a", '["first"]', "--key", "first", "--in", "1h30m")
     said = await dovetail(
@@ -94,9 +122,11 @@ async def test_the_tasks_to_try_a_set_up_with(docket: Docket, dovetail: Commands
 
 async def test_tasks_are_listed_and_exported(dovetail: Commands) -> None:
     said = await dovetail.without_place("tasks", "ls", "--tasks", PATH)
-    assert [line.split()[:2] for line in said.lines] == [["TASK", "QUEUE"], ["count", "default"], ["send", "mail"]]
+    assert [line.split()[:2] for line in said.lines] == [
+        ["TASK", "QUEUE"], ["count", "default"], ["fetch", "default"], ["send", "mail"],
+    ]  # fmt: skip
     said = await dovetail.without_place("tasks", "export", "--tasks", PATH)
-    count, send = said.json["tasks"]
+    count, _, send = said.json["tasks"]
     assert count["args_schema"] == {
         "type": "object",
         "properties": {"up_to": {"type": "integer"}},

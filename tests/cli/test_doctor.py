@@ -95,9 +95,9 @@ async def test_a_schema_of_a_newer_version(stores: Stores) -> None:
     assert "made by a newer Dovetail" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("url", ["redis://u:secret@127.0.0.1:1", "postgresql://u:secret@127.0.0.1:1/x"])
-async def test_no_server(url: str) -> None:
-    done = await doctor("--url", url, "--json")
+@pytest.mark.parametrize("nowhere", ["redis://u:secret@127.0.0.1:1", "postgresql://u:secret@127.0.0.1:1/x"])
+async def test_no_server(nowhere: str) -> None:
+    done = await doctor("--url", nowhere, "--json")
     (finding,) = json.loads(done.stdout)["findings"]
     assert (done.exit_code, finding["check"], finding["severity"]) == (4, "store", "problem")
     assert "secret" not in done.stdout + done.stderr

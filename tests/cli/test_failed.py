@@ -1,4 +1,4 @@
-"""`failed ls`, `show` and `retry`."""
+"""`failed ls`, `show`, `retry` and `discard`."""
 
 import pytest
 
@@ -56,3 +56,31 @@ async def test_keys_go_again_without_a_question(docket: Docket, dovetail: Comman
 @pytest.mark.parametrize("vague", [(), ("key", "--all"), ("key", "--task", "send"), ("--since", "never", "--yes")])
 async def test_what_is_not_clear_is_refused(docket: Docket, dovetail: Commands, vague: tuple[str, ...]) -> None:
     await dovetail("failed", "retry", *vague, code=2)
+
+
+@pytest.mark.usefixtures("failures")
+async def test_records_are_dropped_when_it_is_confirmed(docket: Docket, dovetail: Commands) -> None:
+    said = await dovetail("failed", "discard", "--tag", "outgoing", code=2)
+    assert said.err == (
+        "dovetail: Drop the records of all that failed with the tag 'outgoing'? Say so with --yes; nothing was done\n"
+    )
+    assert len(await docket.failed()) == 4
+    assert (await dovetail("failed", "discard", "--tag", "outgoing", "--yes")).out == "3 records are gone\n"
+    assert (await dovetail("failed", "discard", "--all", "-y", "--json")).json == {"discarded": 1}
+    assert len(await docket.failed()) == 0
+
+
+@pytest.mark.usefixtures("failures")
+async def test_records_of_keys_are_dropped_and_what_cannot_be_is_said(docket: Docket, dovetail: Commands) -> None:
+    await docket.add(send, key="waits")("ann")
+    said = await dovetail("failed", "discard", "mail:0", "waits", "never", "mail:0", code=3)
+    assert said.out == "the record of mail:0 is gone\n"
+    assert "'waits' is queued; only one that is over can be discarded" in said.err
+    assert "no record of a run 'never'" in said.err
+    assert (await dovetail("failed", "discard", "mail:1", "--json")).json == {"discarded": ["mail:1"], "refused": {}}
+    assert {execution.key for execution in await docket.failed()} == {"mail:2", "other"}
+
+
+@pytest.mark.parametrize("vague", [(), ("key", "--all"), ("--before", "never", "--yes")])
+async def test_what_is_not_clear_is_not_dropped(docket: Docket, dovetail: Commands, vague: tuple[str, ...]) -> None:
+    await dovetail("failed", "discard", *vague, code=2)

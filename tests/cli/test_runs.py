@@ -39,6 +39,8 @@ async def test_filters_must_all_hold(docket: Docket, dovetail: Commands, worker:
     assert await keys("--queue", "mail", "--task", "send", "--since", "1h") == ["ann", "nobody"]
     assert await keys("--error", "no such") == ["nobody"]
     assert await keys("--group", "numbers") == ["counting"]
+    assert await keys("--tag", "outgoing") == ["ann", "nobody"]
+    assert await keys("--tag", "outgoing", "--tag", "incoming") == []
     assert await keys("--key", "ann", "--key", "nobody") == ["ann", "nobody"]
     assert await keys("--before", "1h") == []
     assert await keys("--task", "send", "--state", "queued") == []

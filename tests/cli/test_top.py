@@ -45,7 +45,7 @@ async def states(url: str) -> dict[str, State]:
 
 async def test_everything_is_seen_and_the_keys_do_what_they_say(place: str) -> None:
     await fill(place)
-    with terminal("top", "--url", place, "--docket", "tests", "--interval", "0.2") as opened:
+    with terminal("top", "--url", place, "--docket", "tests", "--interval", "200ms") as opened:
         text = opened.shows("no such address")
         assert all(word in text for word in ("tests", "mail", "ann", "berlin", "1/5", "slow", "broken"))
         opened.press("jp")  # the second queue: 'default' comes first
@@ -72,8 +72,15 @@ async def test_everything_is_seen_and_the_keys_do_what_they_say(place: str) -> N
     assert (await states(place))["broken"] is State.QUEUED
 
 
+async def empty(folder: Path) -> str:
+    """A store with nothing in it."""
+    url = f"sqlite:///{folder / 'store.db'}"
+    async with Docket(url=url):
+        return url
+
+
 async def test_ctrl_c_ends_it_and_restores_the_terminal(tmp_path: Path) -> None:
-    with terminal("top", "--url", f"sqlite:///{tmp_path / 'store.db'}") as opened:
+    with terminal("top", "--url", await empty(tmp_path)) as opened:
         opened.shows("queues (0)")
         opened.process.send_signal(2)
         assert opened.ends() == 0
@@ -83,7 +90,7 @@ async def test_ctrl_c_ends_it_and_restores_the_terminal(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_that_is_resized_is_drawn_anew(tmp_path: Path) -> None:
-    with terminal("top", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--interval", "60") as opened:
+    with terminal("top", "--url", await empty(tmp_path), "--interval", "1m") as opened:
         opened.shows("select   tab pane")
         opened.resize(30, 12)
         opened.process.send_signal(28)  # SIGWINCH, which the kernel sends to what the terminal belongs to
@@ -95,7 +102,7 @@ async def test_a_terminal_that_is_resized_is_drawn_anew(tmp_path: Path) -> None:
 async def test_a_store_that_goes_away_and_comes_back() -> None:
     with redis.server("valkey", appendonly="yes", appendfsync="always") as server:
         await fill(server.url)
-        with terminal("top", "--url", server.url, "--docket", "tests", "--interval", "0.2") as opened:
+        with terminal("top", "--url", server.url, "--docket", "tests", "--interval", "200ms") as opened:
             opened.shows("no such address")
             server.kill()
             opened.shows("not reached, trying again")
@@ -107,7 +114,7 @@ async def test_a_store_that_goes_away_and_comes_back() -> None:
 
 
 async def test_a_user_may_quit_while_the_store_is_away() -> None:
-    with redis.server("valkey") as server, terminal("top", "--url", server.url, "--interval", "0.2") as opened:
+    with redis.server("valkey") as server, terminal("top", "--url", server.url, "--interval", "200ms") as opened:
         opened.shows("queues (0)")
         server.kill()
         opened.press("q")
@@ -143,4 +150,4 @@ def test_a_store_that_cannot_be_reached() -> None:
 
 
 def test_an_interval_that_makes_no_sense_is_refused() -> None:
-    assert printed("--interval", "0").returncode == 2
+    assert [printed("--interval", wrong).returncode for wrong in ("0", "2h", "often")] == [2, 2, 2]

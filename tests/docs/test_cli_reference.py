@@ -70,6 +70,7 @@ def test_commands_that_print_data_print_json() -> None:
     silent = {
         "dovetail worker", "dovetail version", "dovetail tasks trace", "dovetail tasks fail", "dovetail tasks sleep",
         "dovetail pause", "dovetail resume", "dovetail strike", "dovetail restore", "dovetail tasks export",
+        "dovetail schedules delete",
     }  # fmt: skip
     without = {path for path, command in SHOWN.items() if not any("--json" in each.opts for each in command.params)}
     assert without - silent == set()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dovetail import Docket, Perpetual, Retry, Worker, instrumentation
+from dovetail.clock import VirtualClock
 from dovetail.errors import PayloadError
 from dovetail.instrumentation import TaskLabels, is_metering
 from dovetail.model import NewRun, Settle, State
@@ -309,3 +310,26 @@ def test_labels_are_put_together_once_and_for_so_many_tasks(monkeypatch: pytest.
     assert labels["a"] is labels["a"]
     assert labels["b"] == {"docket.name": "tests", "docket.task": "b"}
     assert list(labels) == ["a"]
+
+
+# Schedules
+
+
+async def test_runs_of_a_schedule_are_counted_and_its_ticks_are_not(
+    clock: VirtualClock, still: Docket, measured: Measurements
+):
+    await still.schedules.add("often", work, every=timedelta(minutes=1))()
+    async with Worker(still, name="w1") as worker:
+        working = asyncio.create_task(worker.run_forever())
+        await clock.advance(timedelta(minutes=2, seconds=30))
+        worker.stop()
+        await working
+    Telemetry({"docket.name": "tests"}).surveyed(await still.engine.survey())
+    ((labels, scheduled),) = measured.of("docket_tasks_scheduled")
+    assert (labels, scheduled.value) == ({"docket.name": "tests", "docket.task": "work"}, 2)
+    assert measured.count("docket_tasks_started", task="work") == 2
+    assert [labels["docket.task"] for labels, _ in measured.of("docket_tasks_started")] == ["work"]
+    assert [point.value for _, point in measured.of("docket_schedule_depth")] == [0]
+    assert "dovetail.schedules" not in [
+        labels["docket.queue"] for labels, _ in measured.of("dovetail_oldest_queued_age")
+    ]

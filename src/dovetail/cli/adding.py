@@ -10,7 +10,7 @@ import typer
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url, after, duration, moment
 from dovetail.cli.output import print_json, refuse, shown
-from dovetail.cli.reading import arguments_in, fitted, known_task
+from dovetail.cli.reading import arguments_in, fitted, known_task, object_in
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -37,6 +37,14 @@ def add(
         list[str] | None, typer.Option("--after", help="The key of a run to wait for; may be repeated.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="A label; may be repeated.")] = None,
+    attempts: Annotated[
+        int | None, typer.Option("--attempts", "--max-attempts", min=1, help="How often it is tried, at most.")
+    ] = None,
+    timeout: Annotated[
+        timedelta | None,
+        typer.Option("--timeout", parser=duration, metavar="DURATION", help="How long an attempt may take."),
+    ] = None,
+    metadata: Annotated[str | None, typer.Option(help="What to note of it: a JSON object.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of what waits under the key.")] = False,
     tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
     as_json: AsJson = False,
@@ -48,7 +56,10 @@ def add(
     positional, named = arguments_in(args)
     if replace and key is None:
         raise typer.BadParameter("--replace needs the --key of what is to be replaced")
-    chosen = {"queue": queue, "priority": priority, "group": group, "after": wait_for, "tags": tag}
+    chosen = {
+        "queue": queue, "priority": priority, "group": group, "after": wait_for, "tags": tag, "attempts": attempts,
+        "timeout": timeout, "metadata": None if metadata is None else object_in(metadata, "--metadata"),
+    }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
 
     async def work(docket: Docket) -> Execution[Any]:

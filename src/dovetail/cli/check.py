@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url
 from dovetail.cli.output import NOT_FOUND, console, print_json, shown
@@ -25,6 +24,8 @@ def check(
 
     The exit code is 3 if anything would not run. Made for the moment before a deploy.
     """
+    from rich.console import Console
+
     from dovetail.cli.opening import on_docket
 
     with Console(stderr=True).status("reading what is queued") as status:

@@ -109,10 +109,11 @@ def clear(
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
-    """Cancel everything that waits, or all of a queue or a task. What runs goes on."""
+    """Cancel everything that waits, or all of a queue or a task. What runs goes on, and schedules stay."""
     from dovetail.docket import PENDING
     from dovetail.engine.paging import pages
     from dovetail.model import RunQuery
+    from dovetail.schedules import is_tick
 
     which = RunQuery(states=PENDING, queues=tuple(queue or ()), tasks=tuple(task or ()), limit=BATCH)
     confirm(f"Cancel everything that waits{_among(queue, task)}", yes=yes, must=False)
@@ -122,7 +123,8 @@ def clear(
         with counting("cancelled") as more:
             async for page in pages(docket.engine.find, which):
                 # A run that has started in the meantime goes on.
-                answers = await docket.engine.cancel([run.key for run in page], running=False)
+                waiting = [run.key for run in page if not is_tick(run)]
+                answers = await docket.engine.cancel(waiting, running=False)
                 cleared += sum(answer == "cancelled" for answer in answers)
                 more(len(page))
         return docket.name, cleared

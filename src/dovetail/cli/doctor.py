@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,12 +32,16 @@ def doctor(
 
     The exit code is 0 if there is nothing worse than a note, 3 if there is, and 4 if the store cannot be reached.
     """
+    import asyncio
+
+    from dovetail.cli.opening import refuse_memory
     from dovetail.docket import Docket
     from dovetail.engine.finding import problem
     from dovetail.engine.registry import redacted
     from dovetail.model import Severity
 
     meant = Docket(docket, url, durability=durability)
+    refuse_memory(meant)
     repairs: Sequence[Repair] = ()
     unreachable = False
     try:

@@ -1,7 +1,8 @@
-"""The commands for what failed: look at it, and run it again."""
+"""The commands for what failed: look at it, run it again, or drop it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +18,23 @@ from dovetail.cli.options import (
     Limit,
     Queue,
     Since,
+    Tags,
     TaskName,
     Url,
     Yes,
 )
-from dovetail.cli.output import WRONG_USAGE, confirm, counting, hint, many, print_json, print_table, refuse
+from dovetail.cli.output import (
+    NOT_FOUND,
+    WRONG_USAGE,
+    confirm,
+    counting,
+    hint,
+    many,
+    print_json,
+    print_table,
+    refuse,
+    shown,
+)
 from dovetail.cli.runs import filled, run_data, show
 from dovetail.cli.times import now, relative
 
@@ -30,7 +43,7 @@ if TYPE_CHECKING:
     from dovetail.docket import Docket
     from dovetail.model import Page, Run
 
-failed = typer.Typer(help="What failed: look at it, and run it again.", no_args_is_help=True)
+failed = typer.Typer(help="What failed: look at it, run it again, or drop it.", no_args_is_help=True)
 failed.command("show")(show)
 
 
@@ -42,6 +55,7 @@ def ls(
     since: Since = None,
     before: Before = None,
     error: ErrorText = None,
+    tag: Tags = None,
     limit: Limit = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")] = None,
     as_json: AsJson = False,
@@ -52,7 +66,7 @@ def ls(
     from dovetail.deadletters import Failures, page_of
     from dovetail.model import RunQuery
 
-    meant = Failures(task, queue, group, since, before, error)
+    meant = Failures(task, queue, group, since, before, error, tuple(tag or ()))
 
     async def work(docket: Docket) -> Page[Run]:
         async def find(query: RunQuery) -> Page[Run]:
@@ -77,16 +91,21 @@ def ls(
             hint(f"there are more; the next ones: --cursor {page.cursor}")
 
 
+Keys = Annotated[list[str] | None, typer.Argument(help="The key of a run; several may be given.")]
+Everything = Annotated[bool, typer.Option("--all", help="All that failed.")]
+
+
 @failed.command("retry")
 def retry(
-    keys: Annotated[list[str] | None, typer.Argument(help="The key of a run; several may be given.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,
+    keys: Keys = None,
+    everything: Everything = False,
     queue: Queue = None,
     task: TaskName = None,
     group: Group = None,
     since: Since = None,
     before: Before = None,
     error: ErrorText = None,
+    tag: Tags = None,
     yes: Yes = False,
     as_json: AsJson = False,
     docket: DocketName = None,
@@ -94,8 +113,9 @@ def retry(
 ) -> None:
     """Run again what failed: these keys, all of a kind, or --all. One whose key another run holds is left as it is."""
     from dovetail.deadletters import Failures
+    from dovetail.model import Revival
 
-    meant = Failures(task, queue, group, since, before, error)
+    meant = Failures(task, queue, group, since, before, error, tuple(tag or ()))
     _refuse_vague(keys, everything, meant)
     if keys:
         control.retry(keys, as_json=as_json, docket=docket, url=url)
@@ -103,13 +123,74 @@ def retry(
     confirm(f"Run again all that failed{_kind(meant)}", yes=yes)
 
     async def work(docket: Docket) -> int:
-        return await _revive(docket, meant)
+        return await _each_of(docket, meant, lambda ids: docket.engine.revive([Revival(each) for each in ids]))
 
     again = on_docket(work, url, docket)
     if as_json:
         print_json({"retried": again})
     else:
         typer.echo(f"{many(again, 'run')} {'goes' if again == 1 else 'go'} again")
+
+
+@failed.command("discard")
+def discard(
+    keys: Keys = None,
+    everything: Everything = False,
+    queue: Queue = None,
+    task: TaskName = None,
+    group: Group = None,
+    since: Since = None,
+    before: Before = None,
+    error: ErrorText = None,
+    tag: Tags = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    docket: DocketName = None,
+    url: Url = None,
+) -> None:
+    """Drop the records of what failed: these keys, all of a kind, or --all. Exit code 3 if a key cannot be dropped."""
+    from dovetail.deadletters import Failures
+
+    meant = Failures(task, queue, group, since, before, error, tuple(tag or ()))
+    _refuse_vague(keys, everything, meant)
+    if keys:
+        _discard_keys(keys, as_json, docket, url)
+        return
+    confirm(f"Drop the records of all that failed{_kind(meant)}", yes=yes)
+
+    async def work(docket: Docket) -> int:
+        return await _each_of(docket, meant, docket.engine.discard)
+
+    gone = on_docket(work, url, docket)
+    if as_json:
+        print_json({"discarded": gone})
+    else:
+        typer.echo(f"{many(gone, 'record')} {'is' if gone == 1 else 'are'} gone")
+
+
+def _discard_keys(keys: list[str], as_json: bool, docket: str | None, url: str | None) -> None:
+    from dovetail.errors import CannotDiscard, UnknownRun
+
+    async def work(docket: Docket) -> dict[str, str]:
+        refused: dict[str, str] = {}
+        for key in dict.fromkeys(keys):
+            try:
+                await docket.discard(key)
+            except (CannotDiscard, UnknownRun) as error:
+                refused[key] = str(error)
+        return refused
+
+    refused = on_docket(work, url, docket)
+    gone = [key for key in dict.fromkeys(keys) if key not in refused]
+    if as_json:
+        print_json({"discarded": gone, "refused": refused})
+    else:
+        for key in gone:
+            typer.echo(f"the record of {shown(key)} is gone")
+        for reason in refused.values():
+            hint(reason)
+    if refused:
+        raise typer.Exit(NOT_FOUND)
 
 
 def _refuse_vague(keys: list[str] | None, everything: bool, meant: Failures) -> None:
@@ -122,16 +203,16 @@ def _refuse_vague(keys: list[str] | None, everything: bool, meant: Failures) -> 
         refuse("keys say which runs are meant; leave --all and the filters out", WRONG_USAGE)
 
 
-async def _revive(docket: Docket, meant: Failures) -> int:
+async def _each_of(docket: Docket, meant: Failures, deal: Callable[[Sequence[str]], Awaitable[list[bool]]]) -> int:
+    """Deal with the ids of all that are meant, some at a time, and say with how many it was done."""
     from dovetail.deadletters import batches_of
-    from dovetail.model import Revival
 
-    again = 0
+    done = 0
     with counting("looked at") as more:
         async for runs in batches_of(docket.engine, meant):
-            again += sum(await docket.engine.revive([Revival(run.id) for run in runs]))
+            done += sum(await deal([run.id for run in runs]))
             more(len(runs))
-    return again
+    return done
 
 
 def _kind(meant: Failures) -> str:
@@ -139,5 +220,6 @@ def _kind(meant: Failures) -> str:
     told: list[tuple[str, Any]] = [
         ("of the task", meant.task), ("in the queue", meant.queue), ("of the group", meant.group),
         ("since", meant.since), ("before", meant.before), ("with the error", meant.error),
+        *(("with the tag", each) for each in meant.tags),
     ]  # fmt: skip
     return "".join(f" {words} {str(value)!r}" for words, value in told if value is not None)

@@ -58,4 +58,9 @@ def _planned(engine: Engine, place: str) -> Plans:
 
 
 async def _migrate(engine: Engine, to: int | None) -> int:
-    return await engine.migrate(to)
+    from dovetail.engine import Plans
+
+    if isinstance(engine, Plans):
+        return await engine.migrate(to)  # to be opened, it would need the schema that is to be made
+    async with engine:
+        return await engine.migrate(to)

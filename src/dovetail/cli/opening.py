@@ -38,7 +38,7 @@ def on_docket(
 
     async def opened() -> T:
         docket = Docket(name, url)
-        _refuse_memory(docket)
+        refuse_memory(docket)
         for collection in tasks:
             docket.register_collection(collection)
         if not may_make:
@@ -49,7 +49,8 @@ def on_docket(
     return asyncio.run(opened())
 
 
-def _refuse_memory(docket: Docket) -> None:
+def refuse_memory(docket: Docket) -> None:
+    """End the command if nobody can have put anything there."""
     if Surroundings.is_command_alone and docket.url.lower().startswith("memory://"):
         refuse(
             "a memory:// docket is not supported here: it lives in the memory of one process, and this is another;"

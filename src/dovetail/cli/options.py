@@ -51,6 +51,7 @@ TaskNames = Annotated[list[str] | None, typer.Option("--task", "-t", help="Only 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only of this queue.")]
 TaskName = Annotated[str | None, typer.Option("--task", "-t", help="Only of this task.")]
 Group = Annotated[str | None, typer.Option(help="Only of this group.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only with this tag; several must all be there.")]
 ErrorText = Annotated[str | None, typer.Option("--error", help="Only with this text in the error.")]
 Since = Annotated[
     datetime | None, typer.Option(parser=ago, metavar="TIME", help="Only since then: 2h (ago), or 2030-01-31T09:00.")

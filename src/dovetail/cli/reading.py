@@ -18,17 +18,29 @@ if TYPE_CHECKING:
 
 def arguments_in(text: str) -> tuple[list[Any], dict[str, Any]]:
     """The arguments that a JSON object names, or that an array lists."""
-    import json
-
-    try:
-        given: Any = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f'--args is no JSON: {error}; write it as \'{{"name": "value"}}\'') from None
+    given = _read(text, "--args")
     if isinstance(given, dict):
         return [], given  # pyright: ignore[reportUnknownVariableType] - the keys of JSON are text
     if isinstance(given, list):
         return given, {}  # pyright: ignore[reportUnknownVariableType]
     raise typer.BadParameter("--args must be a JSON object of named arguments, or an array of positional ones")
+
+
+def object_in(text: str, option: str) -> dict[str, Any]:
+    """A JSON object."""
+    given = _read(text, option)
+    if not isinstance(given, dict):
+        raise typer.BadParameter(f'{option} must be a JSON object, such as \'{{"name": "value"}}\'')
+    return given  # pyright: ignore[reportUnknownVariableType] - the keys of JSON are text
+
+
+def _read(text: str, option: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise typer.BadParameter(f'{option} is no JSON: {error}; write it as \'{{"name": "value"}}\'') from None
 
 
 def fitted(task: Task, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -18,6 +18,7 @@ from dovetail.cli.options import (
     Limit,
     Queues,
     Since,
+    Tags,
     TaskNames,
     Tasks,
     Url,
@@ -54,6 +55,7 @@ def ls(
     group: Group = None,
     worker: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only of this key; may be repeated.")] = None,
+    tag: Tags = None,
     error: ErrorText = None,
     since: Since = None,
     before: Before = None,
@@ -69,8 +71,9 @@ def ls(
 
     query = RunQuery(
         states=tuple(State(each) for each in state or ()), queues=tuple(queue or ()), tasks=tuple(task or ()),
-        groups=(group,) if group else (), keys=tuple(key or ()), worker=worker, error_contains=error,
-        created_after=since, created_before=before, newest_first=not oldest_first, limit=limit, cursor=cursor,
+        groups=(group,) if group else (), keys=tuple(key or ()), tags=tuple(tag or ()), worker=worker,
+        error_contains=error, created_after=since, created_before=before, newest_first=not oldest_first, limit=limit,
+        cursor=cursor,
     )  # fmt: skip
 
     async def work(docket: Docket) -> Page[Run]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from dovetail.cli.options import AsJson, DocketName, Tasks, Url
-from dovetail.cli.output import console, print_json, refuse, shown
+from dovetail.cli import times
+from dovetail.cli.options import AsJson, DocketName, Tasks, Url, moment, read
+from dovetail.cli.output import print_json, print_table, refuse, shown
+from dovetail.cli.reading import arguments_in, fitted, known_task, object_in
+from dovetail.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -17,21 +20,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+def _interval(value: str | timedelta) -> timedelta:
+    chosen = times.duration(value)
+    if chosen < timedelta(seconds=1):
+        raise InvalidArgument(f"{value!r} is too short: every second is the most often")
+    return chosen
+
+
 app = typer.Typer(help="Calls that come again at set times.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The name of the schedule.")]
 Cron = Annotated[str | None, typer.Option(help="When, as a cron expression: '0 3 * * *'.")]
-Every = Annotated[float | None, typer.Option(help="How often, in seconds.", min=1)]
+Every = Annotated[
+    timedelta | None,
+    typer.Option(parser=read(_interval), metavar="DURATION", help="How often: 90 (seconds), 5m, 2h, 1d."),
+]
 Zone = Annotated[str | None, typer.Option("--tz", help="The time zone of the expression: Europe/Vienna.")]
 OverlapRule = Annotated[str | None, typer.Option("--overlap", help="While a run is at it: queue, skip or allow.")]
 MisfireRule = Annotated[str | None, typer.Option("--misfire", help="Times that were missed: once, all or skip.")]
-Until = Annotated[datetime | None, typer.Option(help="The end, in UTC.", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])]
+Until = Annotated[datetime | None, typer.Option(parser=moment, metavar="TIME", help="When it ends by itself.")]
 Queue = Annotated[str | None, typer.Option(help="The queue of its runs.")]
 Priority = Annotated[int | None, typer.Option(help="The priority of its runs; higher goes first.")]
 Group = Annotated[str | None, typer.Option(help="The group of its runs.")]
 Tag = Annotated[list[str] | None, typer.Option(help="A label of its runs; may be given more than once.")]
-Args = Annotated[str | None, typer.Option(help="Positional arguments, as a JSON list.")]
-Kwargs = Annotated[str | None, typer.Option(help="Named arguments, as a JSON object.")]
+Args = Annotated[str | None, typer.Option(help="The arguments: a JSON object, or an array of positional ones.")]
+Kwargs = Annotated[str | None, typer.Option(help="Named arguments beside an array: a JSON object.")]
 
 
 @app.command(name="ls")
@@ -41,9 +55,12 @@ def list_schedules(url: Url = None, docket: DocketName = None, as_json: AsJson =
     if as_json:
         print_json([_data(schedule) for schedule in schedules])
     elif not schedules:
-        console.print("there are no schedules")
+        typer.echo("there are no schedules")
     else:
-        _print_table(schedules)
+        print_table(
+            ["NAME", "TASK", "TIMES", "NEXT"],
+            [(each.name, each.task, _when(each), each.next_time or "paused") for each in schedules],
+        )
 
 
 @app.command()
@@ -80,15 +97,15 @@ def add(
     """Make a schedule of a task that one of the collections has."""
     positional, named = _arguments(args, kwargs)
     options = _given(
-        cron=cron, every=_seconds(every), tz=tz, overlap=overlap, misfire=misfire, until=_in_utc(until), queue=queue,
+        cron=cron, every=every, tz=tz, overlap=overlap, misfire=misfire, until=until, queue=queue,
         priority=priority, group=group, tags=tag,
     )  # fmt: skip
 
-    async def make(docket: Docket) -> Schedule:
-        fitting, by_name = await _fitting(docket, task, positional, named)
+    async def work(docket: Docket) -> Schedule:
+        fitting, by_name = fitted(await known_task(docket, task), positional or [], named or {})
         return await docket.schedules.add(name, task, replace=replace, **options)(*fitting, **by_name)
 
-    _print(_on(make, url, docket, tasks, may_make=True), as_json=as_json)
+    _print(_on(work, url, docket, tasks, may_make=True), as_json=as_json)
 
 
 @app.command()
@@ -114,19 +131,20 @@ def change(
     """Alter what is given, and nothing else. New arguments need a collection that has the task."""
     positional, named = _arguments(args, kwargs)
     options = _given(
-        cron=cron, every=_seconds(every), tz=tz, overlap=overlap, misfire=misfire, until=_in_utc(until), queue=queue,
-        priority=priority, group=group, tags=tag, args=positional, kwargs=named,
+        cron=cron, every=every, tz=tz, overlap=overlap, misfire=misfire, until=until, queue=queue,
+        priority=priority, group=group, tags=tag,
     )  # fmt: skip
-    if not options:
+    has_arguments = positional is not None or named is not None
+    if not options and not has_arguments:
         raise typer.BadParameter("say what is to change, such as --cron or --priority")
 
-    async def alter(docket: Docket) -> Schedule:
-        known = await docket.schedules.get(name) if "args" in options or "kwargs" in options else None
-        if known is not None:
-            options["args"], options["kwargs"] = await _fitting(docket, known.task, positional, named)
+    async def work(docket: Docket) -> Schedule:
+        if has_arguments and (held := await docket.schedules.get(name)) is not None:
+            known = await known_task(docket, held.task)
+            options["args"], options["kwargs"] = fitted(known, positional or [], named or {})
         return await docket.schedules.change(name, **options)
 
-    _print(_on(alter, url, docket, tasks), as_json=as_json)
+    _print(_on(work, url, docket, tasks), as_json=as_json)
 
 
 @app.command()
@@ -154,9 +172,9 @@ def trigger(name: Name, url: Url = None, docket: DocketName = None, as_json: AsJ
     execution = _on(lambda docket: docket.schedules.trigger(name), url, docket)
     if as_json:
         print_json({"key": execution.key, "id": execution.id, "disposition": execution.disposition})
-    elif execution.disposition == "already_scheduled":
-        refuse(f"a run of {name!r} is there already: {execution.key}")
-    else:
+    if execution.disposition == "already_scheduled":
+        refuse(f"a run of {name!r} is there already: {execution.key!r}")
+    if not as_json:
         _say(execution.key)
 
 
@@ -187,43 +205,18 @@ def _on(
         refuse(str(error))
 
 
-async def _fitting(
-    docket: Docket, task: str, positional: list[Any] | None, named: dict[str, Any] | None
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as the task's annotations want them."""
-    from dovetail.cli.reading import fitted, known_task
-
-    return fitted(await known_task(docket, task), positional or [], named or {})
-
-
 def _arguments(args: str | None, kwargs: str | None) -> tuple[list[Any] | None, dict[str, Any] | None]:
-    return (
-        None if args is None else _parsed(args, "--args", list[Any]),
-        None if kwargs is None else _parsed(kwargs, "--kwargs", dict[str, Any]),
-    )
-
-
-def _parsed(text: str, option: str, kind: type[T]) -> T:
-    import msgspec
-
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
-        raise typer.BadParameter(f"{option} {text}: {error}") from None
+    """The positional and the named ones; None for those that nothing was said of."""
+    positional, named = (None, None) if args is None else arguments_in(args)
+    if kwargs is None:
+        return positional, named
+    if named:
+        raise typer.BadParameter("--args names the arguments, and so does --kwargs; give one of them")
+    return positional, object_in(kwargs, "--kwargs")
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _seconds(every: float | None) -> timedelta | None:
-    return None if every is None else timedelta(seconds=every)
-
-
-def _in_utc(moment: datetime | None) -> datetime | None:
-    from datetime import UTC
-
-    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 # Telling
@@ -276,19 +269,6 @@ def _called_with(schedule: Schedule) -> str:
 
 def _when(schedule: Schedule) -> str:
     return f"every {schedule.every}" if schedule.cron is None else f"{schedule.cron} ({schedule.tz})"
-
-
-def _print_table(schedules: list[Schedule]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "task", "when", "next"):
-        table.add_column(heading)
-    for each in schedules:
-        coming = "paused" if each.next_time is None else f"{each.next_time:%Y-%m-%d %H:%M:%S%z}"
-        table.add_row(*(escape(shown(text)) for text in (each.name, each.task, _when(each), coming)))
-    console.print(table)
 
 
 def _say(text: str) -> None:

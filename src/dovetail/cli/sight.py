@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dovetail.docket import Docket
+    from dovetail.engine.paging import Find
     from dovetail.model import Run, RunQuery, WorkerInfo
     from dovetail.queues import Pause, QueueInfo
     from dovetail.strikelist import Strike
@@ -199,27 +200,33 @@ def snapshot(
 
 async def _snapshot(docket: Docket, limit: int, stats: bool) -> Snapshot:
     from dovetail.docket import PENDING
-    from dovetail.model import RunQuery, State
+    from dovetail.model import Page, RunQuery, State
+    from dovetail.schedules import QUEUE, is_tick
+
+    async def find(query: RunQuery) -> Page[Run]:
+        page = await docket.engine.find(query)
+        return Page([run for run in page if not is_tick(run)], page.cursor)  # schedules are listed by `schedules ls`
 
     survey = await docket.engine.survey()
-    runs = list(await filled(docket.engine.find, RunQuery(states=(State.RUNNING,), limit=limit)))
+    survey = survey.but(counts=[each for each in survey.counts if each.queue != QUEUE])
+    runs = list(await filled(find, RunQuery(states=(State.RUNNING,), limit=limit)))
     if len(runs) < limit:
-        runs += await filled(docket.engine.find, RunQuery(states=PENDING, limit=limit - len(runs)))
+        runs += await filled(find, RunQuery(states=PENDING, limit=limit - len(runs)))
     everything = RunQuery(states=(State.RUNNING, *PENDING), limit=PAGE)
-    counted = await _count(docket, everything) if stats else []
+    counted = await _count(find, everything) if stats else []
     workers = await docket.workers()
     return Snapshot(
         survey.at, docket.name, survey.count(*PENDING), survey.count(State.RUNNING), workers, runs, counted
     )  # fmt: skip
 
 
-async def _count(docket: Docket, query: RunQuery) -> list[TaskStats]:
+async def _count(find: Find, query: RunQuery) -> list[TaskStats]:
     """By task, the largest first."""
     from dovetail.engine.paging import pages
 
     found: dict[str, TaskStats] = {}
     with counting("runs read") as more:
-        async for page in pages(docket.engine.find, query):
+        async for page in pages(find, query):
             for run in page:
                 found.setdefault(run.task, TaskStats(run.task)).take_in(run)
             more(len(page))

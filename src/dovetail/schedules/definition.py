@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.behaviors.cron import SLOT
 from dovetail.codec import CallTypes, Codec
-from dovetail.model import Conflict, Limit, NewRun, Retention, Run, new_id
+from dovetail.model import Claim, Conflict, Limit, NewRun, Retention, Run, new_id
 from dovetail.model.noun import Noun
 from dovetail.queues import Pause
 from dovetail.schedules.timing import Timing
@@ -121,6 +121,6 @@ def is_key(key: str) -> bool:
     return key.startswith(f"{TASK}:")
 
 
-def is_tick(run: Run) -> bool:
+def is_tick(run: Run | NewRun | Claim) -> bool:
     """Whether a run is a schedule that waits or ticks, and none of its calls."""
     return run.task == TASK

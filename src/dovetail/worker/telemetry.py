@@ -37,6 +37,7 @@ from dovetail.instrumentation import (
     TASKS_REDELIVERED,
     TASKS_RETRIED,
     TASKS_RUNNING,
+    TASKS_SCHEDULED,
     TASKS_STARTED,
     TASKS_STRICKEN,
     TASKS_SUCCEEDED,
@@ -44,8 +45,9 @@ from dovetail.instrumentation import (
     TaskLabels,
     is_metering,
 )
-from dovetail.model import Claim, Finished, Requeue, Settle, State, Survey, Verdict
+from dovetail.model import Claim, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
 from dovetail.observe.tracing import BAGGAGE, attempt_span, carried_context, is_tracing
+from dovetail.schedules.definition import QUEUE, is_tick
 from dovetail.tasks import Task
 
 
@@ -139,6 +141,13 @@ class Telemetry:
         FINISH_BATCH_SIZE.record(len(verdicts), self._labels)
         for verdict, answer in zip(verdicts, answers, strict=True):
             self.answered(verdict.claim, answer)
+            if answer is Finished.DONE and isinstance(verdict, Settle) and is_tick(verdict.claim):
+                self._placed_by_schedule(verdict.then)
+
+    def _placed_by_schedule(self, runs: Sequence[NewRun]) -> None:
+        for run in runs:
+            if not is_tick(run):
+                TASKS_SCHEDULED.add(1, {**self._docket, "docket.task": run.task})
 
     def answered(self, claim: Claim, answer: Finished) -> None:
         if answer is Finished.FENCED and is_metering():
@@ -160,7 +169,8 @@ class Telemetry:
             EVENT_LOOP_LAG.record(seconds, self._labels)
 
     def surveyed(self, survey: Survey) -> None:
-        """The docket at a glance."""
+        """The docket at a glance. Schedules wait in a queue of their own, and are no work."""
+        survey = survey.but(counts=[each for each in survey.counts if each.queue != QUEUE])
         QUEUE_DEPTH.set(survey.count(State.QUEUED), self._docket)
         SCHEDULE_DEPTH.set(survey.count(State.SCHEDULED), self._docket)
         ages = _ages(survey)

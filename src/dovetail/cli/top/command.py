@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import AsJson, DocketName, Url
+from dovetail.cli.options import AsJson, DocketName, Url, duration
 from dovetail.cli.output import console, print_json
+
+SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(hours=1)
 
 
 def top(
     url: Url = None,
     docket: DocketName = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=3600)] = 2.0,
+    interval: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="DURATION", help="How long between two looks.")
+    ] = timedelta(seconds=2),
     once: Annotated[bool, typer.Option("--once", help="Print what is there now, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -22,6 +27,8 @@ def top(
 
     Where standard output is no terminal, it is printed once.
     """
+    from rich.console import Console
+
     from dovetail.cli.opening import on_docket
     from dovetail.cli.top.live import Top, look
     from dovetail.cli.top.model import view_of
@@ -29,10 +36,13 @@ def top(
     from dovetail.docket import Docket
     from dovetail.engine.registry import redacted
 
+    if not SHORTEST <= interval <= LONGEST:
+        raise typer.BadParameter("--interval must be from 100ms to 1h")
+
     async def show(opened: Docket) -> None:
         store = redacted(opened.url)
         if sys.stdout.isatty() and not once and not as_json:
-            await Top(opened, store, console, interval).run()
+            await Top(opened, store, Console(highlight=False), interval.total_seconds()).run()
             return
         view = view_of(await look(opened), None, opened.heartbeat_interval * opened.missed_heartbeats)
         around = Surroundings(opened.name, store)
