@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -102,7 +103,15 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
             " AND newer.key = COALESCE(run.key, run.id) AND (newer.created, newer.id) > (run.created, run.id))"
         )
     if query.cursor is not None:
-        statement.holds("id < {}" if query.newest_first else "id > {}", put(query.cursor))
+        statement.holds("id < {}" if query.newest_first else "id > {}", _place(query.cursor))
+
+
+def _place(cursor: str) -> str:
+    """The id of a run, which need not be there any more."""
+    try:
+        return str(UUID(cursor))
+    except ValueError:
+        raise InvalidArgument(f"cursor {cursor!r} is none that a page gave") from None
 
 
 def select(statement: Statement, query: RunQuery, schema: str) -> str:

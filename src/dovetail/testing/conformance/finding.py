@@ -6,6 +6,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
+from dovetail.errors import InvalidArgument
 from dovetail.model import Conflict, Failure, Limit, Run, RunQuery, Settle, State, tag_headers
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
@@ -257,6 +258,10 @@ class Finding(Fixtures):
     async def test_the_last_page_has_no_cursor(self, engine: Engine) -> None:
         await place(engine, a_run("1"), a_run("2"))
         assert (await engine.find(RunQuery(limit=10))).cursor is None
+
+    async def test_a_cursor_that_no_page_gave_is_refused(self, engine: Engine) -> None:
+        with pytest.raises(InvalidArgument):
+            await engine.find(RunQuery(cursor="nonsense"))
 
     async def test_a_page_can_be_asked_for_again(self, engine: Engine) -> None:
         await place(engine, *(a_run(f"{n}") for n in range(5)))
