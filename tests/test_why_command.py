@@ -69,7 +69,7 @@ def test_why_as_json(url: str) -> None:
 
 
 def test_an_unknown_key_is_an_answer_and_an_exit_code(url: str) -> None:
-    assert said(url, "migrate").exit_code == 0
+    assert CliRunner().invoke(app, ["migrate", "--url", url]).exit_code == 0
     for more in ([], ["--json"]):
         result = said(url, "why", "nobody", *more)
         assert result.exit_code == 3
