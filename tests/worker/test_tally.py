@@ -4,32 +4,24 @@ import asyncio
 from datetime import UTC, datetime
 
 from dovetail import Docket
-from dovetail.model import Claim, Requeue, Settle, State, Verdict, WorkerInfo
-from dovetail.worker.roster import Tenure
+from dovetail.model import Claim, Requeue, Settle, State, WorkerInfo
 from dovetail.worker.tally import MOST_QUEUES, Tally
 from tests.conftest import MakeWorker
 
 CLAIM = Claim("id", 1, "k", "t", b"", 1, datetime(2030, 1, 1, tzinfo=UTC), "mail")
 
 
-async def attended(tally: Tally, verdict: Verdict | None) -> None:
-    async def attend(tenure: Tenure) -> Verdict | None:
-        return verdict
-
-    assert await tally.around(attend)(Tenure(CLAIM, 0.0)) is verdict
-
-
-async def test_ends_are_counted_and_what_goes_again_is_not() -> None:
+def test_ends_are_counted_and_what_goes_again_is_not() -> None:
     tally = Tally()
     for verdict in (Settle(CLAIM, State.COMPLETED), Settle(CLAIM, State.FAILED), Requeue(CLAIM, 2), None):
-        await attended(tally, verdict)
+        tally.note(verdict)
     assert (tally.ended, tally.failed) == ({"mail": 2}, 1)
 
 
-async def test_only_so_many_queues_are_counted_each_for_itself() -> None:
+def test_only_so_many_queues_are_counted_each_for_itself() -> None:
     tally = Tally()
     for n in range(MOST_QUEUES + 5):
-        await attended(tally, Settle(CLAIM.but(queue=f"{n}"), State.FAILED))
+        tally.note(Settle(CLAIM.but(queue=f"{n}"), State.FAILED))
     assert (len(tally.ended), tally.failed) == (MOST_QUEUES, MOST_QUEUES + 5)
 
 

@@ -15,6 +15,7 @@ from dovetail.injection import open_transactions
 from dovetail.model import Claim, Finished, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Attend, Tenure
+from dovetail.worker.tally import Tally
 from dovetail.worker.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -51,8 +52,8 @@ def pause_after(count: int) -> timedelta:
     return min(timedelta(milliseconds=50) * (2 ** (count - 1) - 1), LONGEST)
 
 
-def completing(attend: Attend, telemetry: Telemetry) -> Attend:
-    """See to the transactions of each run."""
+def completing(attend: Attend, telemetry: Telemetry, tally: Tally) -> Attend:
+    """See to the transactions of each run, and count how it ended."""
     setbacks = Setbacks()
 
     async def complete(tenure: Tenure) -> Verdict | None:
@@ -61,6 +62,7 @@ def completing(attend: Attend, telemetry: Telemetry) -> Attend:
         verdict: Verdict | None = None
         try:
             verdict = await attend(tenure)
+            tally.note(verdict)
         finally:
             counts = isinstance(verdict, Settle) and verdict.state is State.COMPLETED
             if opened and not counts:

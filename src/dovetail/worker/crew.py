@@ -86,8 +86,7 @@ class Crew:
         runner.telemetry = telemetry
         runner.is_stopping = lambda: self._stop_requests > 0
         self.tally = Tally()
-        attend = self.tally.around(runner.run)
-        attend = completing(attend if budget is None else budget.around(attend), telemetry)
+        attend = completing(runner.run if budget is None else budget.around(runner.run), telemetry, self.tally)
         self._ticker = Ticker(docket.codec, self._clock)
         attend = self._ticker.around(attend)
         if isinstance(self._clock, VirtualClock):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dovetail.model import Settle, State, Verdict
-from dovetail.worker.roster import Attend, Tenure
 
 MOST_QUEUES = 100
 """Queues that are counted each for itself: the tally goes with every heartbeat."""
@@ -16,16 +15,9 @@ class Tally:
         self.ended: dict[str, int] = {}
         self.failed = 0
 
-    def around(self, attend: Attend) -> Attend:
-        async def counted(tenure: Tenure) -> Verdict | None:
-            verdict = await attend(tenure)
-            if isinstance(verdict, Settle):
-                self._note(verdict)
-            return verdict
-
-        return counted
-
-    def _note(self, verdict: Settle) -> None:
+    def note(self, verdict: Verdict | None) -> None:
+        if not isinstance(verdict, Settle):
+            return
         queue = verdict.claim.queue
         if queue in self.ended or len(self.ended) < MOST_QUEUES:
             self.ended[queue] = self.ended.get(queue, 0) + 1
