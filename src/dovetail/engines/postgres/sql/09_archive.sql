@@ -80,11 +80,12 @@ $$;
 -- Those of the runs, which are locked, that are to lie in the archive: how many they are.
 CREATE OR REPLACE FUNCTION move_to_archive(of_docket bigint, ids text[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    places tid[] := kept_at(of_docket, ids);
     moved bigint := 0;
 BEGIN
-    IF cardinality(ids) > 0 THEN
+    IF cardinality(places) > 0 THEN
         WITH leaving AS (
-            DELETE FROM ended WHERE docket = of_docket AND id = ANY (ids) AND keep_archived IS NOT NULL RETURNING *
+            DELETE FROM ended WHERE ctid = ANY (places) AND keep_archived IS NOT NULL RETURNING *
         )
         INSERT INTO archive SELECT * FROM leaving;
         GET DIAGNOSTICS moved = ROW_COUNT;
@@ -105,11 +106,25 @@ BEGIN
 END
 $$;
 
+-- Where the records of these runs lie, locked. They are looked for one by one: for all of them at once, a docket that
+-- statistics do not know yet would be read from end to end.
+CREATE OR REPLACE FUNCTION kept_at(of_docket bigint, ids text[]) RETURNS tid[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT held.address FROM unnest(ids) AS wanted (id) CROSS JOIN LATERAL (
+            SELECT ctid AS address FROM ended WHERE docket = of_docket AND ended.id = wanted.id FOR UPDATE
+        ) AS held
+    );
+END
+$$;
+
 -- Drop runs that are over, wherever they lie, and all that belongs to them.
 CREATE OR REPLACE FUNCTION drop_runs(of_docket bigint, ids text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    places tid[] := kept_at(of_docket, ids);
 BEGIN
     IF cardinality(ids) > 0 THEN
-        DELETE FROM ended WHERE docket = of_docket AND id = ANY (ids);
+        DELETE FROM ended WHERE ctid = ANY (places);
         DELETE FROM archive WHERE docket = of_docket AND id = ANY (ids);
         DELETE FROM error WHERE docket = of_docket AND run = ANY (ids);
         DELETE FROM edge WHERE docket = of_docket AND parent = ANY (ids);
