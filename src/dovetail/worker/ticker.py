@@ -55,7 +55,7 @@ class Ticker:
         return Settle(claim, State.FAILED, failure=failure_of(error))
 
     def instead_of_handing_back(self, verdict: Verdict) -> Verdict:
-        """A tick takes no time, so it is never handed back: one that was altered meanwhile would give way, and its
-        time would be lost."""
-        is_handed_back = isinstance(verdict, Requeue) and verdict.due == timedelta()
-        return self.verdict(verdict.claim) if is_handed_back and verdict.claim.task == TASK else verdict
+        """A tick takes no time, so it is never handed back, nor put off as one that may have crashed its workers: if it
+        was altered meanwhile it would give way, and its time would be lost."""
+        is_handed_back = isinstance(verdict, Requeue) and verdict.claim.task == TASK
+        return self.verdict(verdict.claim) if is_handed_back else verdict
