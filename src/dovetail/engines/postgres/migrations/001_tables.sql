@@ -116,7 +116,8 @@ ALTER TABLE ended ALTER COLUMN result SET STORAGE EXTERNAL;
 
 CREATE INDEX ended_key ON ended (docket, key) WHERE key IS NOT NULL;
 -- What may be forgotten.
-CREATE INDEX ended_expires ON ended (docket, expires);
+-- The condition always holds, and says that the index is for those who ask for times: by their ids, runs are found without.
+CREATE INDEX ended_expires ON ended (docket, expires) WHERE expires IS NOT NULL;
 
 -- What goes to the archive.
 CREATE INDEX ended_moves ON ended (docket, (expires - keep_archived)) WHERE keep_archived IS NOT NULL;
@@ -126,7 +127,7 @@ CREATE INDEX ended_counted ON ended (docket, task, state, finished, id) WHERE ke
 -- Runs past their retention that are kept all the same. What belongs to them stays where it is.
 CREATE TABLE archive (LIKE ended INCLUDING STORAGE, PRIMARY KEY (docket, id)) WITH (toast_tuple_target = 512);
 CREATE INDEX archive_key ON archive (docket, key) WHERE key IS NOT NULL;
-CREATE INDEX archive_expires ON archive (docket, expires);
+CREATE INDEX archive_expires ON archive (docket, expires) WHERE expires IS NOT NULL;
 
 -- What waits and what runs; that and what is over; and every run that is kept, the archive included.
 CREATE VIEW live_run AS
