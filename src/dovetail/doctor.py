@@ -212,7 +212,7 @@ def _unknown_tasks(seen: Seen) -> Iterator[Finding]:
         yield problem(
             "tasks.unknown",
             f"queued tasks that no worker knows: {some(unknown)}",
-            "start workers with these tasks (--tasks module:collection), or cancel the runs; until then they fail",
+            "start workers with these tasks (--tasks module:collection), or cancel the runs; until then they wait",
         )
 
 

@@ -78,6 +78,7 @@ def shown(value: object) -> str:
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table, as wide as the terminal allows. A column in which nothing stands is left out."""
     from rich.cells import cell_len
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -94,8 +95,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         )  # fmt: skip
     for row in cells:
         table.add_row(*(Text(row[place]) for place in kept))
-    with console.capture() as printed:
-        console.print(table, width=_width())
+    # A console of the table's own width: the other one would squeeze into 80 columns what goes into a pipe.
+    printer = Console(width=_width(), force_terminal=console.is_terminal, highlight=False)
+    with printer.capture() as printed:
+        printer.print(table)
     for line in printed.get().splitlines():
         typer.echo(line.rstrip())
 
