@@ -16,7 +16,7 @@ from dovetail.model import new_id
 from tests.engines.conftest import as_user
 from tests.servers.postgres import PostgresServer
 
-DIGESTS = {1: "1f7b5eecc0c1a2cd"}
+DIGESTS = {1: "0bc79ffaaff61537"}
 """Of the functions, by the version of the schema that they belong to."""
 
 
