@@ -359,12 +359,6 @@ def test_a_time_without_a_zone_is_refused(docket: Docket, how: str):
         ways[how]()
 
 
-async def test_how_many_arguments_a_call_has_is_its_attempts_affair(docket: Docket):
-    docket.register(count)
-    execution = await docket.add("count")(2, "many", arguments=True)
-    assert execution.disposition is Disposition.SCHEDULED
-
-
 async def test_an_argument_that_cannot_be_stored_is_refused_by_name_and_nothing_is_scheduled(docket: Docket):
     docket.register(greet)
     with pytest.raises(PayloadError, match="name"):

@@ -158,8 +158,8 @@ class PayloadError(UsageError, ValueError):
     code = "payload"
 
 
-class WrongArgument(PayloadError):
-    """An argument is not what the annotation of its parameter says."""
+class WrongArgument(PayloadError, TypeError):
+    """An argument is missing, is one too many, or is not what the annotation of its parameter says."""
 
     code = "wrong_argument"
 

@@ -391,15 +391,12 @@ def test_outside_of_a_run_there_is_no_key():
 
 
 async def test_a_call_without_the_argument_fails_when_it_runs(still: Docket, by_hand: ByHand):
-    async def task(account: int, other: int = 1, limit: ConcurrencyLimit = ConcurrencyLimit("account")) -> None: ...
+    async def task(limit: ConcurrencyLimit = ConcurrencyLimit("account"), **more: int) -> None: ...
 
-    still.register(task)
-    await still.add("task")(other=2)
+    await still.add(task)(other=2)
     run = await by_hand.step()
     assert run.state is State.FAILED
-    assert run.error == (
-        "InvalidArgument: ConcurrencyLimit of the task 'task' needs the argument 'account'; given were: other"
-    )
+    assert "ConcurrencyLimit of the task 'task' needs the argument 'account'; given were: other" in (run.error or "")
 
 
 def test_a_parameter_that_the_task_does_not_have_is_refused(docket: Docket):

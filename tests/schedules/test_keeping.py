@@ -236,7 +236,7 @@ async def test_what_makes_no_sense_is_refused_at_the_call(
     [((), {}, "what"), (("a", "b"), {}, "too many"), (("a",), {"colour": "red"}, "colour")],
 )
 async def test_arguments_that_the_task_does_not_take_are_refused(still: Docket, args: Any, kwargs: Any, says: str):
-    with pytest.raises(InvalidArgument, match=says):
+    with pytest.raises(WrongArgument, match=says):
         await still.schedules.add("a", report, every=HOUR)(*args, **kwargs)
 
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from uncalled_for import Dependency, Provider
 
+from dovetail.codec.demands import Demands
 from dovetail.codec.fitting import Fit, Misfit, fit_of
 from dovetail.codec.shapes import Shape, shape_of
 from dovetail.errors import WrongArgument
@@ -72,6 +73,7 @@ class CallTypes:
         surplus: Slot = _UNANNOTATED,
         others: Slot = _UNANNOTATED,
         result: Slot = _UNANNOTATED,
+        demands: Demands | None = None,
         is_known: bool = True,
     ) -> None:
         self.name = name
@@ -81,6 +83,7 @@ class CallTypes:
         self._keyword = keyword or {}
         self._surplus = surplus
         self._others = others
+        self._demands = demands
         slots = [*(positional or {}).values(), *self._keyword.values(), surplus, others]
         self._is_annotated = any(slot.hint is not Any for slot in slots)
 
@@ -109,7 +112,9 @@ class CallTypes:
         return self._positional[place][1] if place < len(self._positional) else self._surplus
 
     def refuse_misfits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise an error that names the first argument that is not what its annotation says."""
+        """Raise an error that names the first argument that is missing, too many or not what its annotation says."""
+        if self._demands is not None and (mistake := self._demands.mistake(args, kwargs)):
+            raise WrongArgument(f"{self.name!r} cannot be called with these arguments: {mistake}")
         if not self._is_annotated:
             return
         for place, value in enumerate(args):
@@ -148,7 +153,15 @@ def _inspect(function: Callable[..., Any]) -> CallTypes:
     except (TypeError, ValueError):
         return CallTypes(name)  # a builtin that does not tell
     hints = _hints(function)
-    slots = {each.name: _slot(each, hints.get(each.name, Any)) for each in parameters}
+    provided = {
+        each.name
+        for each in parameters
+        if isinstance(each.default, Dependency) or _is_provided(hints.get(each.name, Any))
+    }
+    slots = {
+        each.name: _UNANNOTATED if each.name in provided else Slot(hints.get(each.name, Any), each.default)
+        for each in parameters
+    }
     by_kind = {each.kind: slots[each.name] for each in parameters}
     return CallTypes(
         name,
@@ -157,13 +170,8 @@ def _inspect(function: Callable[..., Any]) -> CallTypes:
         surplus=by_kind.get(Parameter.VAR_POSITIONAL, _UNANNOTATED),
         others=by_kind.get(Parameter.VAR_KEYWORD, _UNANNOTATED),
         result=Slot(hints.get("return", Any)),
+        demands=Demands(parameters, provided),
     )
-
-
-def _slot(parameter: Parameter, hint: Any) -> Slot:
-    default: Any = parameter.default
-    injected = isinstance(default, Dependency) or _is_provided(hint)
-    return _UNANNOTATED if injected else Slot(hint, default)
 
 
 def _is_provided(hint: Any) -> bool:

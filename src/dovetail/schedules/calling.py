@@ -29,10 +29,6 @@ def drafted(
 ) -> Call:
     """The call with what its task declares. What could not run is refused here, and not night after night."""
     _refuse_what_goes_by_itself(task, name)
-    try:
-        task.signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidArgument(f"the task {name!r} cannot be called with these arguments: {error}") from None
     task.types.refuse_misfits(args, kwargs)
     run = drafter.draft(
         task, name, args, kwargs,
