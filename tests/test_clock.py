@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dovetail import Cron, CurrentExecution, Docket, Execution, Perpetual, Retry, Worker
-from dovetail import clock as clock_module
 from dovetail.clock import SystemClock, VirtualClock
+from dovetail.clock import virtual as virtual
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=count) for count in (1, 60, 3600, 86400))
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -208,7 +208,7 @@ async def test_work_in_a_thread_is_waited_for(clock: VirtualClock) -> None:
 async def test_work_without_end_is_an_error_that_names_the_bodies(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dovetail.clock.RESTLESS", 0.05)
+    monkeypatch.setattr("dovetail.clock.virtual.RESTLESS", 0.05)
     clock.work_began()
     with clock.body("stuck"), pytest.raises(RuntimeError, match=r"no end of work .*'stuck'"):
         await clock.advance(SECOND)
@@ -219,7 +219,7 @@ async def test_a_perpetual_task_without_a_pause_leaves_time_no_chance(
 ) -> None:
     async def restless(perpetual: Perpetual = Perpetual()) -> None: ...
 
-    monkeypatch.setattr("dovetail.clock.RESTLESS", 0.2)
+    monkeypatch.setattr("dovetail.clock.virtual.RESTLESS", 0.2)
     await still.add(restless, key="restless")()
     with pytest.raises(RuntimeError, match="no chance to move"):
         await clock.advance(SECOND)
@@ -240,7 +240,7 @@ async def test_a_loop_that_hides_its_queue_is_given_turns(
     loop = asyncio.get_running_loop()
     await still.add(tick)()
     real = asyncio.get_running_loop
-    monkeypatch.setattr(clock_module, "asyncio", _Asyncio(lambda: Shy(loop) if real() is loop else real()))
+    monkeypatch.setattr(virtual, "asyncio", _Asyncio(lambda: Shy(loop) if real() is loop else real()))
     await clock.advance(3 * HOUR)
     assert ran == [timedelta(), HOUR, 2 * HOUR, 3 * HOUR]
 

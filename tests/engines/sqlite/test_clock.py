@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail import clock as clocks
 from dovetail.clock import SystemClock
+from dovetail.clock import system as clocks
 from dovetail.engines.sqlite import SqliteEngine
 from dovetail.model import Finished
 from dovetail.testing.conformance.vocabulary import HOUR, SECOND, a_run, beat, completed, keys, place, start_one, take

@@ -1,4 +1,4 @@
-"""Time: the real one, and one that tests advance."""
+"""A time that tests advance."""
 
 from __future__ import annotations
 
@@ -12,130 +12,11 @@ from collections.abc import Collection, Coroutine, Generator, Sequence, Sized
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from dovetail.clock.times import duration_to_microseconds, from_microseconds, to_microseconds
 
 logger = logging.getLogger("dovetail.clock")
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-LEAP = 5_000_000
-"""Microseconds by which a clock that is set forward must move to count as a leap."""
-
-
-def to_microseconds(moment: datetime) -> int:
-    return (moment - EPOCH) // _MICROSECOND
-
-
-def from_microseconds(count: int) -> datetime:
-    return EPOCH + timedelta(microseconds=count)
-
-
-def duration_to_microseconds(duration: timedelta) -> int:
-    return duration // _MICROSECOND
-
-
-BELIEVED = 86_400_000_000
-"""Microseconds by which another process's clock may be ahead and still be followed."""
-
-
-class Clock(Protocol):
-    """What tells the time and waits. Everything that waits, waits on a clock, so that a test can move it."""
-
-    def microseconds(self) -> int:
-        """Now, in microseconds since 1970."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds that never go backwards."""
-        ...
-
-    def advance_to(self, mark: int) -> None:
-        """Go on from this time, if it is later: another process that shares the store went by it."""
-        ...
-
-    def leapt_within(self, duration: timedelta) -> bool:
-        """Whether the time was lately set forward: leases that seem to have ended may be alive."""
-        ...
-
-    async def sleep(self, duration: timedelta) -> None: ...
-
-    async def wait(self, event: asyncio.Event, at_most: timedelta | None) -> None:
-        """Until the event is set, or the time is up."""
-        ...
-
-    async def rest(
-        self, event: asyncio.Event | None, duration: timedelta, at_most: timedelta | None = None, *, first: bool = False
-    ) -> None:
-        """Between two rounds of routine: until the event is set, `at_most` is up, or `duration` has passed.
-
-        A clock that is moved stops where `at_most` ends, but for routine only once: after that it wakes the sleeper
-        when it next stops. Those who rest `first` are woken before all others: they renew leases."""
-        ...
-
-    def work_began(self) -> None:
-        """Something is under way that goes on by itself, in a thread or on a wire. From any thread."""
-        ...
-
-    def work_ended(self) -> None:
-        """It is over, and whatever follows from it has been handed to an event loop. From any thread."""
-        ...
-
-
-class SystemClock:
-    """The host's clock, made fit for leases: it never goes back, and it knows when it leapt."""
-
-    def __init__(self) -> None:
-        self._last = time.time_ns() // 1_000
-        self._ticks = time.monotonic_ns() // 1_000
-        self._leapt_at: int | None = None
-
-    def microseconds(self) -> int:
-        wall = time.time_ns() // 1_000
-        ticks = time.monotonic_ns() // 1_000
-        passed = ticks - self._ticks
-        if wall - self._last > passed + LEAP:
-            self._leapt_at = ticks
-        # When the host's clock was set back, ours goes on at half its pace until the two meet again: it never
-        # stands still, since leases have to end.
-        now = max(wall, self._last + passed // 2)
-        self._last, self._ticks = now, ticks
-        return now
-
-    def advance_to(self, mark: int) -> None:
-        """Another process went by a later time: go on from there, unless that one's clock was plainly wrong."""
-        if mark - self._last <= BELIEVED:
-            self._last = max(self._last, mark)
-
-    def leapt_within(self, duration: timedelta) -> bool:
-        if self._leapt_at is None:
-            return False
-        return time.monotonic_ns() // 1_000 - self._leapt_at < duration_to_microseconds(duration)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, duration: timedelta) -> None:
-        await asyncio.sleep(max(duration.total_seconds(), 0))
-
-    async def wait(self, event: asyncio.Event, at_most: timedelta | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if at_most is None else at_most.total_seconds()):
-                await event.wait()
-
-    async def rest(
-        self, event: asyncio.Event | None, duration: timedelta, at_most: timedelta | None = None, *, first: bool = False
-    ) -> None:
-        shortest = duration if at_most is None else min(duration, at_most)
-        await (self.sleep(shortest) if event is None else self.wait(event, shortest))
-
-    def work_began(self) -> None:
-        """Nobody asks this clock."""
-
-    def work_ended(self) -> None:
-        """Nobody asks this clock."""
-
-
-SYSTEM_CLOCK = SystemClock()
 
 RESTLESS = 60.0
 """Seconds of real time within which everything has to come to rest for a virtual clock to move on."""
