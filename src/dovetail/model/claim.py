@@ -36,6 +36,8 @@ class Claimed(Noun, frozen=True):
 
     claims: list[Claim]
     wait: timedelta | None = None  # None: only new work, or a slot set free, is a reason
+    lapsed: int = 0  # leases that had lapsed: their runs are among the claims, or have ended
+    poisoned: tuple[str, ...] = ()  # of those that have ended, the tasks of the ones that crashed too often
 
 
 class Failure(Noun, frozen=True):

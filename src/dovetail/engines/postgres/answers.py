@@ -62,6 +62,10 @@ def claim_of(row: tuple[Any, ...]) -> Claim:
     )  # fmt: skip
 
 
+def tasks_in(said: str | None) -> tuple[str, ...]:
+    return tuple(map(get, msgspec.json.decode(said, type=list[str]))) if said else ()
+
+
 placed = msgspec.json.Decoder(Placed)
 done = msgspec.json.Decoder(Done)
 answered = msgspec.json.Decoder(Answered)

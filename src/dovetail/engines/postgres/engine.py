@@ -186,7 +186,10 @@ class PostgresEngine:
         missing = want - len(claimed.claims)
         if beyond is not None and missing:
             rest = await self._claim(worker, missing, queues, lease, None)
-            return Claimed([*claimed.claims, *rest.claims], rest.wait)
+            return Claimed(
+                [*claimed.claims, *rest.claims], rest.wait, claimed.lapsed + rest.lapsed,
+                claimed.poisoned + rest.poisoned,
+            )  # fmt: skip
         return claimed
 
     async def _claim(
@@ -205,12 +208,14 @@ class PostgresEngine:
         )
         took = self.clock.monotonic() - began
         last = rows.pop()
-        _, wait, told, *_ = last
+        _, wait, told, poisoned, *_, lapsed, _, _ = last
         self._tell(answers.news.decode("{" + told + "}"))
         if ageing is None:
             self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)
         claims = [answers.claim_of(row) for row in rows]
-        return Claimed(claims, None if wait is None else timedelta(microseconds=wait))
+        return Claimed(
+            claims, None if wait is None else timedelta(microseconds=wait), lapsed, answers.tasks_in(poisoned)
+        )
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._open.finishes.submit(verdicts) if verdicts else []

@@ -141,12 +141,12 @@ class RedisEngine:
             return packing.encode((worker, wanted, queues, duration, grace, asked, again, expected, ages))
 
         head, calls = await self._branch().run("claim", request)
-        wait, now, leapt, heads = packing.decode(head)
+        wait, now, leapt, heads, lapsed, poisoned = packing.decode(head)
         self._note_time(now, leapt)
         claims = [packing.claim(each, blob) for each, blob in zip(heads, calls, strict=True)]
         if wanted < want and len(claims) == wanted:
-            return Claimed(claims, timedelta())
-        return Claimed(claims, None if wait is False else timedelta(microseconds=wait))
+            wait = 0
+        return Claimed(claims, None if wait is False else timedelta(microseconds=wait), lapsed, tuple(poisoned))
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._branch().finish(verdicts)

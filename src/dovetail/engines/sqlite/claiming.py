@@ -46,38 +46,43 @@ def claim(
     paused: dict[str, int | None] = dict(session.all("paused", session.docket, session.now))
     working = open_queues(session, "first_running_queue", queues, paused)
     claims: list[Claim] = []
+    poisoned: list[str] = []
     grace = leapt(lease)
-    looked_at_all = grace or _take_over(session, worker, want, until, working, claims)
+    lapsed, looked_at_all = (0, True) if grace else _take_over(session, worker, want, until, working, claims, poisoned)
     limits.open_windows(session, OPENED)
     _promote(session)
     look = partial(open_queues, session, "first_ready_queue", queues, paused)
     first = first_ready if ageing is None else partial(first_aged, ageing=duration_to_microseconds(ageing))
     looked_at_all &= _take_ready(session, worker, want, until, look, first, claims)
     if len(claims) == want:
-        return Claimed(claims)
+        return Claimed(claims, None, lapsed, tuple(poisoned))
     # What this call itself has set free may lie in a queue that it was already past.
     ends = [end for queue, end in paused.items() if end is not None and (not queues or queue in queues)]
     wait = _wait(session, working, ends) if looked_at_all and not session.work else timedelta()
     if grace:
         wait = lease if wait is None else min(wait, lease)
-    return Claimed(claims, wait)
+    return Claimed(claims, wait, lapsed, tuple(poisoned))
 
 
-def _take_over(session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim]) -> bool:
-    """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often. Whether all
-    of them were looked at."""
-    bound = want + EXAMINED
+def _take_over(
+    session: Session, worker: str, want: int, until: int, queues: list[str], claims: list[Claim], poisoned: list[str]
+) -> tuple[int, bool]:
+    """Runs whose lease lapsed: each goes on here, unless it was asked to stop or has crashed too often. How many were
+    seen to, and whether all of them were looked at."""
+    bound, left = want + EXAMINED, 0
     lapsed = [row for queue in queues for row in session.all("lapsed", session.docket, queue, session.now, bound)]
     for seq, crashes, crash_limit, stop in lapsed[:bound]:
         if stop:
             endings.end(session, seq, State.CANCELLED, None)
         elif crashes + 1 >= crash_limit:
-            session.run("count_crash", seq)
+            poisoned += session.one("count_crash", seq)
             endings.end(session, seq, State.FAILED, _poisoned(crashes + 1))
         elif len(claims) < want:
             row = session.one("take_over", seq, worker, until, session.now)
             claims.append(_started(session, row, worker, redelivered=True))
-    return len(lapsed) < bound
+        else:
+            left += 1
+    return min(len(lapsed), bound) - left, len(lapsed) < bound
 
 
 def _poisoned(crashes: int) -> Failure:

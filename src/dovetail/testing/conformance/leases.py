@@ -11,6 +11,7 @@ from dovetail.engine import Engine
 from dovetail.model import Hold, HoldKind, Pulse, State, WorkerInfo
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
+    AT_ONCE,
     BOOM,
     HOUR,
     LEASE,
@@ -140,6 +141,32 @@ class Leases(Fixtures):
         await crash(engine, clock)
         await take(engine)
         assert BOOM in [each.failure for each in (await newest(engine, "a")).errors]
+
+    async def test_a_claim_says_what_had_lapsed_and_what_was_poisoned(
+        self, engine: Engine, clock: VirtualClock
+    ) -> None:
+        await start(
+            engine,
+            a_run("goes on"), a_run("stops"), a_run("bad", task="crasher", crash_limit=1, retention=AT_ONCE),
+        )  # fmt: skip
+        await engine.cancel(["stops"])
+        first = await engine.claim("worker", 1, lease=LEASE)
+        assert (first.lapsed, first.poisoned) == (0, ())
+        clock.jump(LEASE + SECOND)
+        claimed = await engine.claim("worker", 10, lease=LEASE)
+        assert keys(claimed.claims) == ["goes on"]
+        assert (claimed.lapsed, claimed.poisoned) == (3, ("crasher",))
+        await requeue(engine, claimed.claims[0])
+        again = await engine.claim("worker", 10, lease=LEASE)
+        assert (keys(again.claims), again.lapsed, again.poisoned) == (["goes on"], 0, ())
+
+    async def test_what_lapsed_and_is_left_for_later_is_counted_later(
+        self, engine: Engine, clock: VirtualClock
+    ) -> None:
+        await start(engine, *(a_run(f"{n}") for n in range(3)))
+        clock.jump(LEASE + SECOND)
+        claimed = [await engine.claim("worker", 2, lease=LEASE) for _ in range(3)]
+        assert [(len(each.claims), each.lapsed) for each in claimed] == [(2, 2), (1, 1), (0, 0)]
 
     async def test_a_requeue_neither_adds_nor_forgives_a_crash(self, engine: Engine, clock: VirtualClock) -> None:
         await place(engine, a_run())

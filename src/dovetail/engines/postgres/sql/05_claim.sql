@@ -1,7 +1,7 @@
 -- Claiming: what lapsed, what became due, what is ready, and what limits allow.
 
--- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever; its key is news; and
--- from queue (those that had work, as JSON), priority, headers (the place), due and tribe (the id) of it a later claim may
+-- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever; its key is news; its
+-- crashes are the leases that had lapsed, its task is the tasks that were poisoned, as JSON, NULL for none; and from queue (those that had work, as JSON), priority, headers (the place), due and tribe (the id) of it a later claim may
 -- go on as `beyond`, which passes over what comes before that in claim order. That is for times when a long transaction of
 -- somebody's keeps dead rows from being removed: see shortcut.py.
 CREATE OR REPLACE FUNCTION claim(
@@ -31,6 +31,8 @@ DECLARE
     holds_limits boolean := false; -- or something else that one who has locked limits may wait for
     opened_some boolean;
     started_ids text[];
+    lapses integer := 0;
+    poisoned text[] := '{}';
     top_place double precision;
     last_picked run;
     -- Without `beyond`, what comes before everything.
@@ -41,7 +43,7 @@ DECLARE
 BEGIN
     PERFORM begin_telling(of_docket);
     IF bound IS NULL OR bound <= now THEN
-        SELECT ids, all_seen, seen_any INTO started_ids, looked_at_all, holds_limits
+        SELECT ids, all_seen, seen_any, number, fatal INTO started_ids, looked_at_all, holds_limits, lapses, poisoned
         FROM take_over(of_docket, now, of_queues, paused, want);
         RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, true);
         GET DIAGNOSTICS claimed = ROW_COUNT;
@@ -140,8 +142,8 @@ BEGIN
         WHEN claimed >= want THEN NULL
         WHEN NOT looked_at_all OR has_work() THEN 0
         ELSE time_until_news(of_docket, now, of_queues, paused) END,
-        news(of_docket), NULL::text, NULL::bytea, NULL::integer, last_picked.due,
-        CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END, last_picked.priority, last_picked.id, NULL::integer, last_picked.place::text, NULL::boolean;
+        news(of_docket), CASE WHEN cardinality(poisoned) > 0 THEN array_to_json(poisoned)::text END, NULL::bytea, NULL::integer, last_picked.due,
+        CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END, last_picked.priority, last_picked.id, lapses, last_picked.place::text, NULL::boolean;
 END
 $$;
 
@@ -355,9 +357,9 @@ END
 $$;
 
 -- Runs whose lease lapsed: the ids of those that go on here, up to `want`, and whether all were looked at. One that was
--- asked to stop, or has crashed too often, is ended.
+-- asked to stop, or has crashed too often, is ended. How many that is together, and the tasks of those that crashed.
 CREATE OR REPLACE FUNCTION take_over(of_docket bigint, now bigint, of_queues text[], paused text[], want bigint)
-RETURNS TABLE (ids text[], all_seen boolean, seen_any boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (ids text[], all_seen boolean, seen_any boolean, number integer, fatal text[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     lapsed run;
@@ -366,6 +368,8 @@ DECLARE
     skipped boolean := false;
 BEGIN
     ids := '{}';
+    number := 0;
+    fatal := '{}';
     -- Those that will end here give slots back. Their limits are locked before they are: one who finishes a run late
     -- locks in this order too.
     ending := ARRAY(
@@ -389,11 +393,15 @@ BEGIN
         IF (lapsed.stop OR lapsed.crashes + 1 >= lapsed.crash_limit) AND lapsed.id <> ALL (ending) THEN
             skipped := true; -- it came up since
         ELSIF lapsed.stop THEN
+            number := number + 1;
             PERFORM end_run(lapsed, now, 'cancelled', NULL, NULL);
         ELSIF lapsed.crashes + 1 >= lapsed.crash_limit THEN
+            number := number + 1;
+            fatal := fatal || lapsed.task;
             lapsed.crashes := lapsed.crashes + 1;
             PERFORM poison(lapsed, now);
         ELSIF cardinality(ids) < want THEN
+            number := number + 1;
             ids := ids || lapsed.id;
         END IF;
     END LOOP;

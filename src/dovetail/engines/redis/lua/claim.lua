@@ -1,8 +1,9 @@
--- needs: journal telling order limits endings
+-- needs: journal telling order limits endings calls
 -- Takes worker, want, queues (none: all), lease, whether no lease counts as lapsed, the request's id, and whether it is
 -- made again because its answer was lost; the latest that the clock may show unless it leapt; and how long a run has to
 -- be due for its priority to count as one more, or false.
--- Returns {wait, now, whether the clock leapt, claims}, packed; and the calls in the same order.
+-- Returns {wait, now, whether the clock leapt, claims, how many leases had lapsed, the tasks that were poisoned}, packed; and
+-- the calls in the order of the claims.
 local worker, want, queues, lease, grace, asked, again, latest, ageing = unpack(request, 1, 9)
 
 local PROMOTED = 150 -- how many runs that became due join the ready order in one call
@@ -19,6 +20,7 @@ local until_when = now + lease
 local leapt = is_real_time and latest and now > latest or false
 grace = grace or leapt
 local claims, ids = {}, {}
+local lapses, poisoned = 0, {}
 local carried = 0
 
 -- Whether a run would make the answer so large that it is left for the next call. One is never too many.
@@ -120,7 +122,7 @@ end
 
 local take_over
 do
-    local function poisoned(crashes)
+    local function poison(crashes)
         return { 'Poisoned',
             'the run was started ' .. crashes .. ' times, and each time its worker vanished without a word', '' }
     end
@@ -131,13 +133,15 @@ do
             end_by_store(run, 'cancelled')
         elseif crashes >= (run.crash_limit or 3) then
             run.crashes = crashes
-            end_by_store(run, 'failed', poisoned(crashes))
+            poisoned[#poisoned + 1] = task_of(run) -- before it ends: its call may go with it
+            end_by_store(run, 'failed', poison(crashes))
         elseif #claims < want and not is_too_much(run) then
             run.crashes = crashes
             start(run, true)
         else
             return false
         end
+        lapses = lapses + 1
         return true
     end
 end
@@ -433,4 +437,4 @@ end
 local wait = claim()
 local calls = #ids > 0 and call('HMGET', CALL, unpack(ids)) or {}
 finish_script()
-return { cmsgpack.pack({ wait, now, leapt, claims }), calls }
+return { cmsgpack.pack({ wait, now, leapt, claims, lapses, poisoned }), calls }

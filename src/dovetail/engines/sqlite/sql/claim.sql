@@ -7,7 +7,7 @@ WHERE docket = ?1 AND state = 'running' AND queue = ?2 AND lease <= ?3
 ORDER BY lease LIMIT ?4
 
 -- name: count_crash
-UPDATE dovetail_run SET crashes = crashes + 1 WHERE seq = ?
+UPDATE dovetail_run SET crashes = crashes + 1 WHERE seq = ? RETURNING task
 
 -- name: take_over
 -- takes seq, worker, lease, now
