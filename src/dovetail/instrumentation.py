@@ -21,9 +21,9 @@ __all__ = [
     "CACHE_SIZE", "CLAIM_BATCH_SIZE", "CRASHES", "EVENT_LOOP_LAG", "FINISH_BATCH_SIZE", "LEASES_LOST",
     "OLDEST_QUEUED_AGE", "OUTCOMES_FENCED", "QUEUE_DEPTH", "REDIS_DISRUPTIONS", "SCHEDULE_DEPTH", "STORE_DURATION",
     "STRIKES_IN_EFFECT", "TASKS_ADDED", "TASKS_CANCELLED", "TASKS_COMPLETED", "TASKS_ENLISTED", "TASKS_FAILED",
-    "TASKS_PERPETUATED", "TASKS_REDELIVERED", "TASKS_REPLACED", "TASKS_RETRIED", "TASKS_RUNNING", "TASKS_SCHEDULED",
-    "TASKS_STARTED", "TASKS_STRICKEN", "TASKS_SUCCEEDED", "TASKS_SUPERSEDED", "TASK_DURATION", "TASK_PUNCTUALITY",
-    "Message", "MessageGetter", "MessageSetter", "TaskLabels", "healthcheck_server", "is_metering",
+    "TASKS_PERPETUATED", "TASKS_POISONED", "TASKS_REDELIVERED", "TASKS_REPLACED", "TASKS_RETRIED", "TASKS_RUNNING",
+    "TASKS_SCHEDULED", "TASKS_STARTED", "TASKS_STRICKEN", "TASKS_SUCCEEDED", "TASKS_SUPERSEDED", "TASK_DURATION",
+    "TASK_PUNCTUALITY", "Message", "MessageGetter", "MessageSetter", "TaskLabels", "healthcheck_server", "is_metering",
     "message_getter", "message_setter", "meter", "metrics_server",
 ]  # fmt: skip
 
@@ -67,6 +67,7 @@ TASKS_REDELIVERED = meter.create_counter(
 TASKS_COMPLETED = meter.create_counter("docket_tasks_completed", "1", "Attempts that ended, in whichever way")
 TASKS_SUCCEEDED = meter.create_counter("docket_tasks_succeeded", "1", "Attempts that returned")
 TASKS_FAILED = meter.create_counter("docket_tasks_failed", "1", "Attempts that raised, and runs that could not start")
+TASKS_POISONED = meter.create_counter("dovetail_tasks_poisoned", "1", "Runs that failed as they crashed too often")
 TASKS_RETRIED = meter.create_counter("docket_tasks_retried", "1", "Failed attempts after which another follows")
 TASKS_PERPETUATED = meter.create_counter(
     "docket_tasks_perpetuated", "1", "Runs that were followed by the next of theirs"
@@ -95,13 +96,13 @@ REDIS_DISRUPTIONS = meter.create_counter(
 )
 LEASES_LOST = meter.create_counter("dovetail_leases_lost", "1", "Runs that were stopped because their lease was lost")
 OUTCOMES_FENCED = meter.create_counter("dovetail_outcomes_fenced", "1", "Outcomes that came too late to count")
-CRASHES = meter.create_counter("dovetail_crashes", "1", "Leases of others that lapsed, and whose runs were taken over")
+CRASHES = meter.create_counter("dovetail_crashes", "1", "Runs that were cut short as their worker or process vanished")
 EVENT_LOOP_LAG = _seconds("dovetail_event_loop_lag", "How long the worker's event loop took to turn, once a second")
 CACHE_SIZE = meter.create_gauge("docket_cache_size", "1", "Entries in caches of this process")
 
 
 def is_metering() -> bool:
-    """Whether a meter provider has been set. Asked for every run, so that nothing is put together in vain."""
+    """Whether a meter provider has been set: if not, there is no point in asking the store for what it has."""
     return getattr(_state, "_METER_PROVIDER", metrics) is not None
 
 

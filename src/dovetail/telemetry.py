@@ -17,7 +17,6 @@ from dovetail.instrumentation import (
     TASKS_SCHEDULED,
     TASKS_STRICKEN,
     TaskLabels,
-    is_metering,
 )
 from dovetail.observe.tracing import Attributes, is_tracing, tracer
 from dovetail.tasks import TaskCall
@@ -73,8 +72,6 @@ class DocketTelemetry:
 
     def scheduled(self, execution: Execution[Any], *, replaces: bool, enlisted: bool) -> None:
         """A call was scheduled, by `add` or by `replace`."""
-        if not is_metering():
-            return
         labels = self._of_task[execution.function_name]
         if execution.disposition is Disposition.STRUCK:
             TASKS_STRICKEN.add(1, {**labels, "docket.where": "docket"})
@@ -91,16 +88,15 @@ class DocketTelemetry:
             self.put_down(execution)
 
     def scheduled_many(self, executions: Sequence[Execution[Any]], *, replaces: bool, enlisted: bool) -> None:
-        if is_metering():
-            for execution in executions:
-                self.scheduled(execution, replaces=replaces, enlisted=enlisted)
+        for execution in executions:
+            self.scheduled(execution, replaces=replaces, enlisted=enlisted)
 
     def put_down(self, execution: Execution[Any]) -> None:
-        if execution.disposition is Disposition.SCHEDULED and is_metering():
+        if execution.disposition is Disposition.SCHEDULED:
             TASKS_SCHEDULED.add(1, self._of_task[execution.function_name])
 
     def cancelled(self, count: int = 1) -> None:
-        if count and is_metering():
+        if count:
             TASKS_CANCELLED.add(count, self._labels)
 
 

@@ -174,6 +174,7 @@ class Crew:
             await self._abandon()
             self._threads.shutdown()
             await self._processes.close()
+            self._telemetry.end()
             self.finished.set()
 
     async def _keep_at_it(self, group: asyncio.TaskGroup) -> None:

@@ -140,7 +140,7 @@ class Intake:
             return None
         self.moved = self.tried = self._clock.monotonic()
         self.has_claimed = True
-        self.telemetry.claimed(claimed.claims, self.moved - sent)
+        self.telemetry.claimed(claimed, self.moved - sent)
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed

@@ -1,7 +1,6 @@
 """What a worker tells OpenTelemetry: a span for each attempt, and what it counts and measures.
 
-Every moment has a method, and each asks first whether anybody listens. What happens once a run costs a look at one
-variable if nobody does.
+Every moment has a method. Without an SDK the instruments do nothing, and what happens once a run is next to nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +30,19 @@ from dovetail.instrumentation import (
     STORE_DURATION,
     TASK_DURATION,
     TASK_PUNCTUALITY,
-    TASKS_COMPLETED,
     TASKS_FAILED,
-    TASKS_PERPETUATED,
-    TASKS_REDELIVERED,
-    TASKS_RETRIED,
-    TASKS_RUNNING,
+    TASKS_POISONED,
     TASKS_SCHEDULED,
-    TASKS_STARTED,
     TASKS_STRICKEN,
-    TASKS_SUCCEEDED,
     TASKS_SUPERSEDED,
     TaskLabels,
-    is_metering,
 )
-from dovetail.model import Claim, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
+from dovetail.model import Claim, Claimed, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
 from dovetail.observe.tracing import BAGGAGE, attempt_span, carried_context, is_tracing
 from dovetail.schedules.definition import QUEUE, is_tick
 from dovetail.tasks import Task
+from dovetail.worker.counts import Gathering
+from dovetail.worker.roster import SUSPECT
 
 
 class Telemetry:
@@ -57,15 +51,21 @@ class Telemetry:
     def __init__(self, labels: Mapping[str, str] | None = None) -> None:
         self._labels = dict(labels or {})
         self._of_task = TaskLabels(self._labels)
+        self._counts = Gathering(self._of_task)
         self._docket = {name: value for name, value in self._labels.items() if name == "docket.name"}
+        self._claiming = {**self._labels, "dovetail.operation": "claim"}
+        self._finishing = {**self._labels, "dovetail.operation": "finish"}
         self._queues: set[str] = set()
 
     def begin(self) -> None:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
         would miss the first time."""
-        if is_metering():
-            for counter in (CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
-                counter.add(0, self._labels)
+        for counter in (CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
+            counter.add(0, self._labels)
+
+    def end(self) -> None:
+        """The worker is about to end: nothing that was counted may be missing."""
+        self._counts.end()
 
     # An attempt
 
@@ -87,62 +87,65 @@ class Telemetry:
         return attempt_span(claim.task, attributes, claim.headers)
 
     def started(self, claim: Claim, late: timedelta) -> None:
-        if not is_metering():
-            return
-        labels = self._of_task[claim.task]
-        TASKS_STARTED.add(1, labels)
+        counts = self._counts.of[claim.task]
+        counts.started += 1
         if claim.redelivered:
-            TASKS_REDELIVERED.add(1, labels)
-        TASKS_RUNNING.add(1, labels)
-        TASK_PUNCTUALITY.record(late.total_seconds(), labels)
+            counts.redelivered += 1
+        self._counts.added()
+        TASK_PUNCTUALITY.record(late.total_seconds(), self._of_task[claim.task])
 
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict | None) -> None:
         if is_tracing():
             _judge(trace.get_current_span(), outcome)
-        if not is_metering():
-            return
-        labels = self._of_task[claim.task]
-        TASKS_RUNNING.add(-1, labels)
-        TASKS_COMPLETED.add(1, labels)
-        TASK_DURATION.record(outcome.took.total_seconds(), labels)
+        counts = self._counts.of[claim.task]
+        counts.completed += 1
         if outcome.error is None:
-            TASKS_SUCCEEDED.add(1, labels)
+            counts.succeeded += 1
         elif _has_failed(outcome):
-            TASKS_FAILED.add(1, labels)
+            counts.failed += 1
         if isinstance(verdict, Settle) and verdict.then:
-            TASKS_PERPETUATED.add(1, labels)
+            counts.perpetuated += 1
         elif isinstance(verdict, Requeue) and verdict.attempt > claim.attempt:
-            TASKS_RETRIED.add(1, labels)
+            counts.retried += 1
+        self._counts.added()
+        TASK_DURATION.record(outcome.took.total_seconds(), self._of_task[claim.task])
 
     def unstarted(self, claim: Claim) -> None:
         """A run has failed without an attempt: it cannot be read, or does not go with this worker."""
-        if is_metering():
-            TASKS_FAILED.add(1, self._of_task[claim.task])
+        TASKS_FAILED.add(1, self._of_task[claim.task])
 
     def stricken(self, claim: Claim) -> None:
-        if is_metering():
-            TASKS_STRICKEN.add(1, {**self._of_task[claim.task], "docket.where": "worker"})
+        TASKS_STRICKEN.add(1, {**self._of_task[claim.task], "docket.where": "worker"})
 
     # The worker's parts
 
-    def claimed(self, claims: Sequence[Claim], seconds: float) -> None:
-        if not is_metering():
-            return
-        STORE_DURATION.record(seconds, {**self._labels, "dovetail.operation": "claim"})
-        if claims:
-            CLAIM_BATCH_SIZE.record(len(claims), self._labels)
-        if crashes := sum(claim.redelivered for claim in claims):
-            CRASHES.add(crashes, self._labels)
+    def claimed(self, claimed: Claimed, seconds: float) -> None:
+        STORE_DURATION.record(seconds, self._claiming)
+        if claimed.claims:
+            CLAIM_BATCH_SIZE.record(len(claimed.claims), self._labels)
+        if claimed.lapsed:
+            CRASHES.add(claimed.lapsed, self._labels)
+        for task in claimed.poisoned:
+            TASKS_FAILED.add(1, self._of_task[task])
+            TASKS_POISONED.add(1, self._of_task[task])
 
     def finished(self, verdicts: Sequence[Verdict], answers: Sequence[Finished], seconds: float) -> None:
-        if not is_metering():
-            return
-        STORE_DURATION.record(seconds, {**self._labels, "dovetail.operation": "finish"})
+        STORE_DURATION.record(seconds, self._finishing)
         FINISH_BATCH_SIZE.record(len(verdicts), self._labels)
         for verdict, answer in zip(verdicts, answers, strict=True):
-            self.answered(verdict.claim, answer)
-            if answer is Finished.DONE and isinstance(verdict, Settle) and is_tick(verdict.claim):
+            if answer is not Finished.DONE:
+                self.answered(verdict.claim, answer)
+            elif isinstance(verdict, Requeue):
+                self._requeued(verdict)
+            elif is_tick(verdict.claim):
                 self._placed_by_schedule(verdict.then)
+
+    def _requeued(self, verdict: Requeue) -> None:
+        if not verdict.crashed:
+            return
+        CRASHES.add(1, self._labels)
+        if verdict.claim.crashes >= SUSPECT:  # the store has made an end of it
+            TASKS_POISONED.add(1, self._of_task[verdict.claim.task])
 
     def _placed_by_schedule(self, runs: Sequence[NewRun]) -> None:
         for run in runs:
@@ -150,23 +153,20 @@ class Telemetry:
                 TASKS_SCHEDULED.add(1, {**self._docket, "docket.task": run.task})
 
     def answered(self, claim: Claim, answer: Finished) -> None:
-        if answer is Finished.FENCED and is_metering():
+        if answer is Finished.FENCED:
             OUTCOMES_FENCED.add(1, self._labels)
-        elif answer is Finished.YIELDED and is_metering():
+        elif answer is Finished.YIELDED:
             TASKS_SUPERSEDED.add(1, {**self._of_task[claim.task], "docket.where": "retry"})
 
     def lease_lost(self) -> None:
-        if is_metering():
-            LEASES_LOST.add(1, self._labels)
+        LEASES_LOST.add(1, self._labels)
 
     def disrupted(self) -> None:
         """The store could not be reached, or did not answer."""
-        if is_metering():
-            REDIS_DISRUPTIONS.add(1, self._labels)
+        REDIS_DISRUPTIONS.add(1, self._labels)
 
     def loop_turned(self, seconds: float) -> None:
-        if is_metering():
-            EVENT_LOOP_LAG.record(seconds, self._labels)
+        EVENT_LOOP_LAG.record(seconds, self._labels)
 
     def surveyed(self, survey: Survey) -> None:
         """The docket at a glance. Schedules wait in a queue of their own, and are no work."""
