@@ -251,3 +251,11 @@ def speak(logger: logging.LoggerAdapter[logging.Logger] = TaskLogger()) -> None:
 @on_its_own
 def use_the_docket(execution: Execution[Any] = CurrentExecution()) -> None:
     execution.docket.name  # noqa: B018 - it raises
+
+
+@on_its_own
+def carried() -> dict[str, str]:
+    """The trace that a body is part of, as it would be carried on to what it schedules."""
+    from dovetail.observe.tracing import carried_context
+
+    return carried_context()

@@ -17,6 +17,7 @@ STORES = ("memory", "redis", "postgres")
 ON_EVERY_STORE = (
     "tests/behaviors/",
     "tests/cli/",
+    "tests/observe/test_counting.py",
     "tests/observe/test_metrics.py",
     "tests/observe/test_tracing.py",
     "tests/schedules/test_keeping.py",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
 
 from dovetail.execution import Disposition, Execution
+from dovetail.failures import failure_of
 from dovetail.instrumentation import (
     TASKS_ADDED,
     TASKS_CANCELLED,
@@ -18,7 +19,7 @@ from dovetail.instrumentation import (
     TASKS_STRICKEN,
     TaskLabels,
 )
-from dovetail.observe.tracing import Attributes, is_tracing, tracer
+from dovetail.observe.tracing import Attributes, is_tracing, mark_failed, spanning
 from dovetail.tasks import TaskCall
 from dovetail.tasks.declaring import name_of
 
@@ -39,13 +40,18 @@ class DocketTelemetry:
         """A span around one call that is scheduled: the run's attempts are linked to it."""
         if not is_tracing():
             return UNTRACED
-        task = call.function_name or name_of(call.function)
+        return self.placing(operation, call.function_name or name_of(call.function), call.key, call.queue)
+
+    def placing(self, operation: str, task: str, key: str, queue: str) -> AbstractContextManager[Span]:
+        """The same for a run that is at hand already."""
+        if not is_tracing():
+            return UNTRACED
         attributes = {
             **self._of_task[task],
-            "docket.key": call.key,
+            "docket.key": key,
             "docket.attempt": 1,
             "code.function.name": task,
-            **_message(operation, "send", call.queue),
+            **_message(operation, "send", queue),
         }
         return _span(operation, attributes, SpanKind.PRODUCER)
 
@@ -110,8 +116,14 @@ def tell(span: Span, execution: Execution[Any]) -> None:
         span.set_attribute("messaging.message.id", execution.id)
 
 
-def _span(operation: str, attributes: Attributes, kind: SpanKind) -> AbstractContextManager[Span]:
-    return tracer.start_as_current_span(f"docket.{operation}", kind=kind, attributes=attributes)
+@contextmanager
+def _span(operation: str, attributes: Attributes, kind: SpanKind) -> Generator[Span]:
+    with spanning(f"docket.{operation}", attributes, kind) as span:
+        try:
+            yield span
+        except Exception as error:
+            mark_failed(span, error, failure_of(error))
+            raise
 
 
 def _message(name: str, kind: str, queue: str | None = None) -> dict[str, str]:

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 from opentelemetry import baggage, context, trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
 from dovetail import Cron, Docket, Perpetual, Retry, Worker, sync
 from dovetail.clock import VirtualClock
-from dovetail.observe.tracing import carried_context, is_tracing
+from dovetail.model import State
+from dovetail.observe import tracing
+from dovetail.observe.tracing import carried_context, context_of, is_tracing
+from tests import abroad
 from tests.by_hand import ByHand, at_work, finish, soon
 from tests.conftest import MakeWorker
-from tests.observe.conftest import Spans
+from tests.observe.conftest import Measurements, Spans
 
 tracer = trace.get_tracer(__name__)
 
@@ -226,7 +229,11 @@ async def test_scheduling_that_fails_is_an_error_and_schedules_nothing(docket: D
 
     with pytest.raises(Exception, match="thing"):
         await docket.add(takes)(object())
-    assert spans.one("docket.add").status.status_code is StatusCode.ERROR
+    added = spans.one("docket.add")
+    assert added.status.status_code is StatusCode.ERROR
+    assert added.attributes is not None
+    assert added.attributes["error.type"] == "PayloadError"
+    assert [event.name for event in added.events] == ["exception"]
 
 
 async def test_a_sync_docket_is_traced_in_the_callers_trace(url: str, make_worker: MakeWorker, spans: Spans):
@@ -261,6 +268,124 @@ async def test_tags_and_trace_context_travel_together(docket: Docket, spans: Spa
     (link,) = found.incoming_span_links()
     assert link.context.span_id == id_of(spans.one("docket.add"))
     assert execution.tags == ("urgent",)
+
+
+# Schedules
+
+
+async def tick(clock: VirtualClock, docket: Docket, times: int) -> None:
+    """Let a schedule of every minute come so many times, and its runs run."""
+    async with Worker(docket, name="worker") as worker:
+        working = asyncio.create_task(worker.run_forever())
+        await clock.advance(timedelta(minutes=times, seconds=30))
+        worker.stop()
+        await working
+
+
+async def test_the_runs_of_a_schedule_are_linked_to_its_ticks_and_these_to_one_another(
+    still: Docket, clock: VirtualClock, spans: Spans
+):
+    with tracer.start_as_current_span("deploy"):
+        token = context.attach(baggage.set_baggage("user", "ann"))
+        await still.schedules.add("often", work, every=timedelta(minutes=1))()
+        context.detach(token)
+    await tick(clock, still, 2)
+    first, second = spans.named("docket.tick")
+    assert linked_to(first) == [id_of(spans.one("deploy"))]
+    assert linked_to(second) == [id_of(first)]
+    assert [linked_to(attempt) for attempt in spans.named("work")] == [[id_of(first)], [id_of(second)]]
+    assert first.parent is None
+    assert first.kind is SpanKind.PRODUCER
+    assert first.attributes is not None
+    told = {"docket.key": "dovetail.schedule:often", "docket.worker": "worker", "messaging.destination.name": "default"}
+    assert told.items() <= dict(first.attributes).items()
+
+
+async def test_a_schedule_has_no_baggage_of_whoever_made_it(still: Docket, clock: VirtualClock, spans: Spans):
+    seen: list[dict[str, Any]] = []
+
+    async def look() -> None:
+        seen.append(dict(baggage.get_all()))
+
+    token = context.attach(baggage.set_baggage("user", "ann"))
+    await still.schedules.add("often", look, every=timedelta(minutes=1))()
+    context.detach(token)
+    await tick(clock, still, 1)
+    assert seen == [{}]
+
+
+async def test_a_run_that_was_triggered_is_linked_to_that(
+    docket: Docket, worker: Worker, spans: Spans, measured: Measurements
+):
+    await docket.schedules.add("rarely", work, every=timedelta(days=1))()
+    with tracer.start_as_current_span("request"):
+        execution = await docket.schedules.trigger("rarely")
+    await finish(worker)
+    triggered = spans.one("docket.trigger")
+    assert triggered.parent is not None
+    assert triggered.parent.span_id == id_of(spans.one("request"))
+    assert triggered.attributes is not None
+    assert triggered.attributes["messaging.message.id"] == execution.id
+    assert linked_to(spans.one("work")) == [id_of(triggered)]
+    assert measured.count("docket_tasks_scheduled", task="work") == 1
+
+
+# Threads and processes
+
+
+async def test_a_function_in_a_thread_is_within_its_attempt(docket: Docket, worker: Worker, spans: Spans):
+    def compute() -> None:
+        with tracer.start_as_current_span("inner"):
+            pass
+
+    await docket.add(compute)()
+    await finish(worker)
+    inner = spans.one("inner")
+    assert inner.parent is not None
+    assert inner.parent.span_id == id_of(spans.one("compute"))
+
+
+async def test_a_task_in_a_process_of_its_own_is_within_its_attempt(docket: Docket, worker: Worker, spans: Spans):
+    token = context.attach(baggage.set_baggage("user", "ann"))
+    execution = await docket.add(abroad.carried)()
+    context.detach(token)
+    async with at_work(worker):
+        carried = await execution.get_result(timeout=timedelta(seconds=40))
+    attempt = spans.one("carried")
+    within = trace.get_current_span(context_of(carried)).get_span_context()
+    assert (within.trace_id, within.span_id) == (trace_of(attempt), id_of(attempt))
+    assert baggage.get_all(context_of(carried)) == {"user": "ann"}
+
+
+# Code of the user's
+
+
+class Broken(SpanProcessor):
+    """Raises whatever it is told."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        raise RuntimeError("on start")
+
+    def on_end(self, span: Any) -> None:
+        raise RuntimeError("on end")
+
+
+class BrokenAtTheEnd(Broken):
+    def on_start(self, span: Any, parent_context: Any = None) -> None: ...
+
+
+@pytest.mark.parametrize("broken", [Broken(), BrokenAtTheEnd()], ids=["on start", "on end"])
+async def test_a_processor_that_raises_costs_no_call_and_no_run(
+    docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch, broken: SpanProcessor
+):
+    provider = TracerProvider()
+    provider.add_span_processor(broken)
+    monkeypatch.setattr(tracing, "tracer", provider.get_tracer("broken"))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    execution = await docket.add(work)()
+    await finish(worker)
+    await execution.sync()
+    assert execution.state is State.COMPLETED
 
 
 # What the worker itself asks of the store

@@ -33,4 +33,4 @@ class Docket(Steering):
     @property
     def schedules(self) -> Schedules:
         """Calls that come again at set times, kept in the store."""
-        return Schedules(self, self._task, self._put_down)
+        return Schedules(self, self._task, self._put_down, self._telemetry)

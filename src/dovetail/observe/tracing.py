@@ -7,16 +7,20 @@ context, and baggage with it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from opentelemetry import baggage, context, trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanKind
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
+
+from dovetail.model import Failure
 
 Attributes = Mapping[str, AttributeValue]
 
+logger = logging.getLogger("dovetail.observe")
 tracer = trace.get_tracer("dovetail")
 
 SUPPRESSED = {"suppress_instrumentation", getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")}
@@ -44,6 +48,11 @@ def carried_context() -> dict[str, str]:
     return headers
 
 
+def carried_link() -> dict[str, str]:
+    """The same without baggage: for what goes on for so long that its caller's circumstances are none of its own."""
+    return {name: value for name, value in carried_context().items() if name != BAGGAGE}
+
+
 def context_of(headers: Mapping[str, str] | None) -> Context:
     """What the headers of a run say of the context in which it was scheduled."""
     if not headers:
@@ -53,29 +62,64 @@ def context_of(headers: Mapping[str, str] | None) -> Context:
     return propagate.extract(headers, Context())
 
 
+def go_on_within(carried: Mapping[str, str]) -> None:
+    """Let the rest of this asyncio task, and what it begins, be within a span of another process."""
+    if carried:
+        context.attach(context_of(carried))
+
+
 def links_of(headers: Mapping[str, str] | None) -> list[Link]:
     """A link to the span that scheduled a run, if there was one."""
-    origin = trace.get_current_span(context_of(headers)).get_span_context()
-    return [Link(origin)] if origin.is_valid else []
+    return _link_to(context_of(headers))
+
+
+def _link_to(origin: Context) -> list[Link]:
+    span = trace.get_current_span(origin).get_span_context()
+    return [Link(span)] if span.is_valid else []
 
 
 @contextmanager
-def attempt_span(name: str, attributes: Attributes, headers: Mapping[str, str]) -> Generator[Span]:
-    """A span around an attempt: the first of a trace, linked to where the run was scheduled, with its baggage."""
+def own_trace(
+    name: str, attributes: Attributes, headers: Mapping[str, str], kind: SpanKind = SpanKind.CONSUMER
+) -> Generator[Span]:
+    """A span around what is done for a run: the first of a trace, linked to where the run was scheduled, with its
+    baggage. What it ended in is said by whoever judges it: not every exception is a failure."""
     origin = context_of(headers)
     fresh = trace.set_span_in_context(trace.INVALID_SPAN)
     for key, value in baggage.get_all(origin).items():
         fresh = baggage.set_baggage(key, value, fresh)
-    token = context.attach(fresh)
+    with spanning(name, attributes, kind, fresh, _link_to(origin)) as span:
+        yield span
+
+
+@contextmanager
+def spanning(
+    name: str, attributes: Attributes, kind: SpanKind, within: Context | None = None, links: Sequence[Link] = ()
+) -> Generator[Span]:
+    """A span around the block. Code of the user's is told when it begins and when it ends, and may raise: then nothing
+    is recorded, and nothing else is lost."""
+    span = trace.INVALID_SPAN
     try:
-        # What the attempt ended in is said by whoever judges it: not every exception is a failure.
-        with tracer.start_as_current_span(
-            name, kind=SpanKind.CONSUMER, attributes=attributes, links=links_of(headers), record_exception=False,
-            set_status_on_exception=False,
-        ) as span:  # fmt: skip
-            yield span
+        span = tracer.start_span(name, within, kind, attributes, links)
+    except Exception:
+        logger.exception("the span %r cannot be begun", name)
+    token = context.attach(trace.set_span_in_context(span, within))
+    try:
+        yield span
     finally:
         context.detach(token)
+        try:
+            span.end()
+        except Exception:
+            logger.exception("the span %r cannot be ended", name)
+
+
+def mark_failed(span: Span, error: BaseException, failure: Failure) -> None:
+    """Say on a span what went wrong within it."""
+    span.set_attribute("error.type", failure.type)
+    span.set_status(Status(StatusCode.ERROR, failure.message))
+    with suppress(Exception):  # how an exception shows itself is its own affair
+        span.record_exception(error)
 
 
 @contextmanager

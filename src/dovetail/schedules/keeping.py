@@ -19,6 +19,7 @@ from dovetail.errors import (
 )
 from dovetail.execution import Disposition, Execution
 from dovetail.model import Cancelled, Conflict, NewRun, Placement, Placing, Run, RunQuery, State
+from dovetail.observe.tracing import carried_context, carried_link
 from dovetail.queues import Pause
 from dovetail.schedules.calling import drafted, redrafted
 from dovetail.schedules.definition import QUEUE, Definition, Misfire, Overlap, is_tick, key_of
@@ -27,6 +28,7 @@ from dovetail.schedules.ticking import tick
 from dovetail.schedules.timing import Timing
 from dovetail.tasks import Task, TaskFunction, unregistered
 from dovetail.tasks.flow import UNSET, Unset
+from dovetail.telemetry import DocketTelemetry, tell
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
@@ -71,10 +73,11 @@ class Schedules:
     await docket.schedules.add("nightly", report, "0 3 * * *", tz="Europe/Vienna")("sales")
     """
 
-    def __init__(self, docket: Docket, find: Find, put_down: PutDown) -> None:
+    def __init__(self, docket: Docket, find: Find, put_down: PutDown, telemetry: DocketTelemetry) -> None:
         self._docket = docket
         self._find = find
         self._put_down = put_down
+        self._telemetry = telemetry
 
     # Making
 
@@ -133,7 +136,7 @@ class Schedules:
     async def _add(self, wanted: Definition, *, replace: bool, connection: Any) -> Schedule:
         conflict = Conflict.KEEP
         for _ in range(TRIES):
-            run = wanted.waiting(self._docket.codec, conflict)
+            run = wanted.waiting(self._docket.codec, conflict).but(headers=carried_link())
             (placement,) = await self._put_down([run], connection)
             if placement.id == run.id:
                 return self._shown(wanted)
@@ -250,7 +253,7 @@ class Schedules:
             # Beside one that ticks it waits for that to end: the time that is being placed has its own.
             after = (held.id,) if held.state is State.RUNNING else held.parents
             run = altered.waiting(self._docket.codec, Conflict.REPLACE).but(
-                instead_of=held.id, after=after, after_failure=True
+                instead_of=held.id, after=after, after_failure=True, headers=carried_link() or held.headers
             )
             try:
                 (placement,) = await self._put_down([run], connection)
@@ -290,7 +293,15 @@ class Schedules:
         now = self._now()
         run = known.run_at(now)
         run = known.run_at(now, name=run.id).but(id=run.id, due=timedelta())
-        (placement,) = await self._put_down([run], None)
+        with self._telemetry.placing("trigger", run.task, run.key, run.queue) as span:
+            run = run.but(headers={**run.headers, **carried_context()})
+            (placement,) = await self._put_down([run], None)
+            execution = self._triggered(known, run, placement, now)
+            tell(span, execution)
+        self._telemetry.put_down(execution)
+        return execution
+
+    def _triggered(self, known: Definition, run: NewRun, placement: Placement, now: datetime) -> Execution[Any]:
         args, kwargs = self._arguments(known)
         task = known.call.task
         execution: Execution[Any] = Execution(

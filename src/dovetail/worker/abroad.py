@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.errors import PayloadError
 from dovetail.injection import current_execution, current_worker
+from dovetail.observe.tracing import carried_context
 from dovetail.tasks import Task
 from dovetail.worker.hooks import Hooks
 from dovetail.worker.logs import logger
@@ -46,7 +47,7 @@ def _order(tenure: Tenure, task: Task, hooks: Hooks) -> bytes:
     packed = {name: behavior.pack() for name, behavior in hooks.by_parameter.items()}
     order = Order(
         task.function.__module__, task.function.__qualname__, tenure.claim, execution.args, execution.kwargs, packed,
-        execution.worker or "", worker.labels() if worker else {},
+        execution.worker or "", worker.labels() if worker else {}, carried_context(),
     )  # fmt: skip
     try:
         return framed(order)

@@ -116,7 +116,7 @@ class Crew:
             interval=lambda: docket.heartbeat_interval, say=self._say, heard=self._heed,
         )  # fmt: skip
         self.surveyor = Surveyor(docket.engine, self._clock, telemetry, lambda: docket.heartbeat_interval)
-        self.settler.telemetry = self.intake.telemetry = self.pulse.telemetry = telemetry
+        self.settler.telemetry = self.intake.telemetry = self.pulse.telemetry = self._ticker.telemetry = telemetry
         self._pulse_thread = PulseThread(self.pulse, self.roster)
         self._started = from_microseconds(self._clock.microseconds())
 

@@ -6,12 +6,12 @@ Every moment has a method. Without an SDK the instruments do nothing, and what h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry import trace
-from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from dovetail.behaviors import Outcome
 from dovetail.execution import Execution
@@ -38,7 +38,7 @@ from dovetail.instrumentation import (
     TaskLabels,
 )
 from dovetail.model import Claim, Claimed, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
-from dovetail.observe.tracing import BAGGAGE, attempt_span, carried_context, is_tracing
+from dovetail.observe.tracing import BAGGAGE, carried_context, is_tracing, mark_failed, own_trace
 from dovetail.schedules.definition import QUEUE, is_tick
 from dovetail.tasks import Task
 from dovetail.worker.counts import Gathering
@@ -84,7 +84,23 @@ class Telemetry:
             "messaging.message.id": claim.id,
             "messaging.client.id": self._labels.get("docket.worker", ""),
         }
-        return attempt_span(claim.task, attributes, claim.headers)
+        return own_trace(claim.task, attributes, claim.headers)
+
+    def tick(self, claim: Claim, runs: Sequence[NewRun]) -> AbstractContextManager[Span] | None:
+        """A span for the tick of a schedule that places runs, which are linked to it; None if nobody records it."""
+        if not is_tracing() or not runs:
+            return None
+        attributes = {
+            **self._labels,
+            "docket.key": claim.key,
+            "docket.batch.count": len(runs),
+            "messaging.system": "dovetail",
+            "messaging.operation.name": "tick",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": runs[0].queue,
+            "messaging.batch.message_count": len(runs),
+        }
+        return own_trace("docket.tick", attributes, claim.headers, SpanKind.PRODUCER)
 
     def started(self, claim: Claim, late: timedelta) -> None:
         counts = self._counts.of[claim.task]
@@ -180,8 +196,11 @@ class Telemetry:
         CACHE_SIZE.set(Task.known(), {"cache": "signature"})
 
 
-def carried_on(verdict: Verdict | None) -> Verdict | None:
-    """The verdict, with the runs that follow linked to the attempt that brought them about."""
+V = TypeVar("V", Verdict, Verdict | None)
+
+
+def carried_on(verdict: V) -> V:
+    """The verdict, with the runs that follow linked to the span that brought them about."""
     if not isinstance(verdict, Settle) or not verdict.then or not (carried := carried_context()):
         return verdict
     return verdict.but(then=tuple(run.but(headers={**run.headers, **carried}) for run in verdict.then))
@@ -207,7 +226,4 @@ def _judge(span: Span, outcome: Outcome) -> None:
     if outcome.error is None or failure is None:
         span.set_status(Status(StatusCode.OK))
         return
-    span.set_attribute("error.type", failure.type)
-    span.set_status(Status(StatusCode.ERROR, failure.message))
-    with suppress(Exception):  # how an exception shows itself is its own affair
-        span.record_exception(outcome.error)
+    mark_failed(span, outcome.error, failure)

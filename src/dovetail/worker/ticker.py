@@ -14,6 +14,7 @@ from dovetail.schedules.definition import TASK, Definition
 from dovetail.schedules.ticking import tick
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Attend, Tenure
+from dovetail.worker.telemetry import Telemetry, carried_on
 
 PUT_BACK = timedelta(seconds=5)
 """How long a schedule that this worker cannot read waits for another worker, or for a newer version of this one."""
@@ -25,6 +26,7 @@ class Ticker:
     def __init__(self, codec: Codec, clock: Clock) -> None:
         self._codec = codec
         self._clock = clock
+        self.telemetry = Telemetry()
 
     def around(self, attend: Attend) -> Attend:
         # Not a coroutine of its own around that of every run: next to none is a schedule.
@@ -46,7 +48,11 @@ class Ticker:
             # No schedule ends because of an error of ours, or of a time zone that is not known here.
             logger.exception("%r cannot go on here; it is put back for %s", claim.key, PUT_BACK)
             return Requeue(claim, claim.attempt, PUT_BACK)
-        return Settle(claim, State.COMPLETED, then=(*ticked.runs, *following))
+        settle = Settle(claim, State.COMPLETED, then=(*ticked.runs, *following))
+        if (span := self.telemetry.tick(claim, ticked.runs)) is None:
+            return settle
+        with span:
+            return carried_on(settle)
 
     def given_up(self, claim: Claim, error: Exception) -> Verdict:
         """What is said of a claim whose end the store does not take: a run fails, a schedule tries again later."""

@@ -32,6 +32,7 @@ class Order:
     packed: dict[str, Any]  # by parameter: what its behavior has to know
     worker: str
     labels: dict[str, Any]
+    carried: dict[str, str]  # the trace that it is part of, and its baggage
 
 
 @dataclass(frozen=True, slots=True)

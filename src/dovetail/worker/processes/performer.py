@@ -21,6 +21,7 @@ from dovetail.execution import Execution
 from dovetail.injection import ask_to_stop, current_docket, current_execution, current_worker
 from dovetail.injection.quick import quick_dependencies
 from dovetail.model import State
+from dovetail.observe.tracing import go_on_within
 from dovetail.tasks import Task
 from dovetail.tasks.crossing import located
 from dovetail.worker.hooks import Hooks
@@ -121,6 +122,7 @@ class Play:
         """The call of the body."""
         order = self._order
         import_module(order.module)
+        go_on_within(order.carried)
         function = located(order.module, order.name)
         task = Task.of(function)
         current_docket.set(cast("Any", NoDocket()))
