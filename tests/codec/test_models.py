@@ -15,7 +15,7 @@ import pytest
 
 from dovetail.codec import CallTypes, codec_named
 from dovetail.errors import PayloadError, UndecodablePayload
-from tests.codec.universe import Color, Shade, portrait, there_and_back, types_of
+from tests.codec.universe import Color, Level, Mode, Shade, portrait, there_and_back, types_of
 
 pydantic = pytest.importorskip("pydantic")
 from pydantic import (  # noqa: E402
@@ -63,6 +63,11 @@ class Dog(BaseModel):
     tricks: int = 0
 
 
+class Leveled(BaseModel):
+    mode: Literal[Mode.WRITE]
+    level: Literal[Level.HIGH, "any"] = "any"
+
+
 class Names(RootModel[list[str]]): ...
 
 
@@ -102,6 +107,7 @@ TRIP = Trip(
         (Cat | Dog, Dog(tricks=3)),
         (list[Annotated[Cat | Dog, Field(discriminator="kind")]], [Cat(), Dog()]),
         (Cat | str, Cat(lives=1)),
+        (Leveled, Leveled(mode=Mode.WRITE, level=Level.HIGH)),
         (Names, Names(["a"])),
         (Open, Open(a=1, b=WHEN)),  # pyright: ignore[reportCallIssue]
         (Holder, Holder(Trip(name="a", marks={1}, shade=Shade.LIGHT), WHEN)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Generic, NewType, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -55,6 +55,30 @@ class Wrapped(Generic[T]):
     item: T
 
 
+@dataclass
+class Branch:
+    look: Literal[Color.RED, "bare"]
+    twigs: tuple[Branch, ...] = ()
+    leaves: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leaves = 0
+
+
+LEAFY = Branch(Color.RED, (Branch("bare"),))
+LEAFY.leaves = 9
+
+
+class Either(NamedTuple):
+    one: Point | Box
+    weight: int = 0
+
+
+class Stage(TypedDict, total=False):
+    at: Point | Box
+    color: Literal[Color.RED]
+
+
 class Cat(msgspec.Struct, tag=True):
     name: str
 
@@ -93,7 +117,19 @@ class Priced(msgspec.Struct, rename={"id": "$id"}, omit_defaults=True):
         (Paint, Shade.DARK),
         (Point | Box | int, Point(1.0)),
         (Point | Box | int, 3),
+        (list[Point | Box], [Box("b"), Point(1.0)]),
+        (dict[str, tuple[Point | Box, int]], {"a": (Box("b"), 1)}),
+        (list[Point | Box] | None, [Point(1.0)]),
+        (Either, Either(Box("b"))),
+        (Stage, {"at": Box("b"), "color": Color.RED}),
+        (Literal[Color.RED], Color.RED),
+        (Literal[Level.HIGH, "any", None], Level.HIGH),
+        (Literal["any", Shade.DARK] | None, Shade.DARK),
+        (list[Literal[Color.RED, True]], [True, Color.RED]),
+        (dict[Literal[Color.RED], int], {Color.RED: 1}),
+        (Branch, LEAFY),
         (Sequence[Pair], [Pair(1), Pair(2)]),
+        (Sequence[Pair], (Pair(1), Pair(2))),
         (tuple[Color, ...], (Color.RED, Color.GREEN)),
         (set[Color], {Color.RED, Color.GREEN}),
         (dict[Color, Point], {Color.RED: Point(1.0)}),

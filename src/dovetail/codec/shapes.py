@@ -13,13 +13,15 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from functools import reduce
 from pathlib import PurePath
-from typing import Annotated, Any, Protocol, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from dovetail.codec.composites import composite_of, is_abstract
 from dovetail.codec.kinds import kind_of
 from dovetail.codec.models import ModelAdapter, adapter_of, is_model, mentions_model
 from dovetail.codec.refusal import Foreign, Refused
@@ -55,14 +57,22 @@ def shape_of(hint: Any) -> Shape | None:
         adapter = _pydantic_shape(hint)
         if adapter:
             return adapter
-    if _msgspec_reads(hint):
-        return Structure(hint)
     bare = _bare(hint)
+    if _msgspec_reads(hint) and not is_abstract(bare):
+        return Structure(hint)
     if isinstance(bare, type) and issubclass(bare, Enum):
         return Members(bare)
+    if get_origin(bare) is Literal:
+        return shape_of(_kinds_of(get_args(bare)))
     if get_origin(bare) in (Union, types.UnionType):
         return Alternatives([shape for shape in map(shape_of, get_args(bare)) if shape])
-    return None
+    return composite_of(bare, shape_of)
+
+
+def _kinds_of(choices: tuple[Any, ...]) -> Any:
+    """A Literal as a union: enums first, which take their own members only, and then what may be anything else."""
+    kinds: list[Any] = sorted(dict.fromkeys(map(kind_of, choices)), key=lambda kind: not issubclass(kind, Enum))
+    return reduce(lambda union, kind: union | kind, kinds)
 
 
 def _bare(hint: Any) -> Any:

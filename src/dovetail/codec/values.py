@@ -40,7 +40,7 @@ class Values:
         except TooLarge as refused:
             raise too_large(signature.describe(place), refused) from None
         except Foreign as foreign:
-            raise PayloadError(f"{signature.describe(place)}: {foreign}; {_way_out(foreign)}") from None
+            raise PayloadError(f"{signature.describe(place)}: {foreign}; {_way_out(foreign, place)}") from None
         except Exception as error:  # classes and time zones of the caller's may raise anything
             if isinstance(error, UnicodeEncodeError) and not careful:
                 raise  # lone surrogates: the whole body is written again, with care
@@ -90,9 +90,10 @@ def _verify(sent: Any, received: Any) -> None:
         raise Refused(found)
 
 
-def _way_out(foreign: Foreign) -> str:
+def _way_out(foreign: Foreign, place: Place) -> str:
+    where = "what it returns" if place is None else "the parameter"
     return (
-        f"annotate the parameter with {name_of(foreign.kind)} if that is a dataclass, NamedTuple, enum, "
+        f"annotate {where} with {name_of(foreign.kind)} if that is a dataclass, NamedTuple, enum, "
         'msgspec.Struct, attrs class or pydantic model, pass plain data, or use codec="pickle"'
     )
 
