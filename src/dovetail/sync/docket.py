@@ -161,17 +161,14 @@ class Docket:
         PORTALS.call(self._docket.opened)
 
     def close(self) -> None:
-        """Give up the connections. A later call opens them again."""
+        """Give up the connections once the calls under way have ended. A later call opens them again."""
         if self._docket.is_open:
             PORTALS.call(self._docket.close)
 
-    def carry(self, work: Callable[[AsyncDocket], Coroutine[Any, Any, T]]) -> T:
-        """Do something with the async docket, in its own event loop, and wait for it."""
-
-        async def done() -> T:
-            return await work(await self._docket.opened())
-
-        return PORTALS.call(done)
+    def carry(self, work: Callable[[AsyncDocket], Coroutine[Any, Any, T]], *, may_wait: bool = False) -> T:
+        """Do something with the async docket, in its own event loop, and wait for it. To close the docket cuts off what
+        `may_wait` for ever, and lets all else end."""
+        return PORTALS.call(lambda: self._docket.do(work, may_wait=may_wait))
 
     @property
     def docket(self) -> AsyncDocket:

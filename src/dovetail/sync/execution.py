@@ -113,7 +113,7 @@ class Execution(Refers, Generic[R]):
 
     def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> R:
         """Wait until the run is over and return its result, or raise what it failed with."""
-        return self._docket.carry(lambda _: self._handle.get_result(timeout=timeout, deadline=deadline))
+        return self._docket.carry(lambda _: self._handle.get_result(timeout=timeout, deadline=deadline), may_wait=True)
 
     def subscribe(self) -> Iterator[StateEvent | ProgressEvent]:
         """The present state and progress, then every change as it happens."""
@@ -170,7 +170,7 @@ def iterated(docket: Docket, start: Callable[[], Any]) -> Iterator[Any]:
     try:
         while True:
             try:
-                event = docket.carry(lambda _: _next(events))
+                event = docket.carry(lambda _: _next(events), may_wait=True)
             except StopAsyncIteration:
                 return
             yield event
