@@ -205,6 +205,25 @@ class TestRaising:
         assert {each.split()[1] for each in told} == set(MOMENTS)
         assert "the before_attempt hook Broken.before_attempt failed; nothing else comes of it" in told
 
+    @pytest.mark.parametrize("kind", [SystemExit, asyncio.CancelledError])
+    async def test_not_even_what_would_end_a_program_does(
+        self, plain: Docket, make_worker: MakeWorker, kind: type[BaseException]
+    ) -> None:
+        class Leaving(Middleware):
+            def before_attempt(self, execution: Execution[Any]) -> None:
+                raise kind
+
+            async def around_attempt(self, execution: Execution[Any], proceed: Any) -> None:
+                raise kind
+
+            async def after_attempt(self, execution: Execution[Any], result: Any) -> None:
+                raise kind
+
+        plain.hooks.add(Leaving())
+        execution = await plain.add(work)(4)
+        await make_worker(plain).run_until_finished()
+        assert await execution.get_result(timeout=SOON) == 8
+
     @pytest.mark.parametrize("moment", ["before_attempt", "around_attempt", "after_attempt"])
     async def test_what_is_critical_fails_the_attempt(
         self, plain: Docket, make_worker: MakeWorker, moment: str

@@ -18,6 +18,7 @@ They look on: what one of them raises is logged, and nothing else comes of it. O
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -183,8 +184,8 @@ class Layer:
         try:
             said = hook(*values)
             return await said if inspect.isawaitable(said) else said
-        except Exception as error:
-            if self.critical:
+        except BaseException as error:
+            if self.critical or not _is_its_own(error, moment):
                 raise
             self._tell(moment, error)
             return None
@@ -206,8 +207,8 @@ class Layer:
         inner = _Once(proceed)
         try:
             result = await around(execution, inner)
-        except Exception as error:
-            if self.critical or error is inner.error:
+        except BaseException as error:
+            if self.critical or error is inner.error or not _is_its_own(error, "around_attempt"):
                 raise
             self._tell("around_attempt", error)
         else:
@@ -216,9 +217,19 @@ class Layer:
         # Whoever only looks on neither keeps the task from running nor changes what came of it.
         return await inner()
 
-    def _tell(self, moment: str, error: Exception) -> None:
+    def _tell(self, moment: str, error: BaseException) -> None:
         name = getattr(self.hooks[moment], "__qualname__", self.hooks[moment])
         logger.error("the %s hook %s failed; nothing else comes of it", moment, name, exc_info=error)
+
+
+def _is_its_own(error: BaseException, moment: str) -> bool:
+    """Whether a hook raised this by itself, as against the attempt that is stopped, or the program that ends."""
+    if isinstance(error, Exception) or moment not in ATTEMPTS:
+        return isinstance(error, Exception)
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() == 0
+    return isinstance(error, SystemExit)
 
 
 class _Once:
@@ -272,14 +283,14 @@ def _checked(middleware: Any) -> list[Middleware]:
 def _check_hook(function: Any, moment: str) -> None:
     given = MOMENTS[moment]
     if not callable(function):
-        raise InvalidType(f"a {moment} hook must be a function, not {function!r}")
+        raise InvalidType(f"the {moment} hook must be a function, not {function!r}")
     if moment == "around_attempt" and not inspect.iscoroutinefunction(function):
-        raise InvalidType(f"an around_attempt hook must be async, since it awaits proceed(); {function!r} is not")
+        raise InvalidType(f"the around_attempt hook must be async, since it awaits proceed(); {function!r} is not")
     try:
         inspect.signature(function).bind(*given)
     except TypeError:
         raise InvalidType(
-            f"a {moment} hook is called with ({', '.join(given)}), and {function!r} does not take that"
+            f"the {moment} hook is called with ({', '.join(given)}), and {function!r} does not take that"
         ) from None
     except ValueError:
         return  # a built-in that does not say what it takes
