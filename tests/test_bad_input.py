@@ -190,6 +190,7 @@ WRONG_CALLS = [
     case("queue", queue=5),
     case("queue", queue=LONG),
     case("queue", queue=SURROGATE),
+    case("queue", queue="dovetail.schedules"),
     case("priority", priority="high"),
     case("priority", priority=1.5),
     case("priority", priority=True),

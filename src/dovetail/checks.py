@@ -13,6 +13,9 @@ from dovetail.model import Retention
 LONGEST_TEXT = 1000
 """Characters that a key, a name or a label may have."""
 
+RESERVED = "dovetail."
+"""How the names of queues begin that hold what is not the users': schedules that wait."""
+
 LONGEST_WINDOW = timedelta(days=36_500)
 """How far a limit may look back."""
 
@@ -32,6 +35,13 @@ def text(value: Any, name: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidArgument(f"{name} {value!r} holds a lone surrogate, which cannot be stored as UTF-8") from None
+    return value
+
+
+def queue(value: Any) -> str:
+    """The value, if it is the name of a queue that users may fill."""
+    if text(value, "queue").startswith(RESERVED):
+        raise InvalidArgument(f"queue {value!r} begins with {RESERVED!r}, which is kept for Dovetail's own queues")
     return value
 
 

@@ -234,7 +234,7 @@ class Scheduling(Sight):
                 checks.moment(when, "when")
             if key is not None:
                 checks.text(key, "key")
-            chosen_queue = declared.queue if queue is UNSET else checks.text(queue, "queue")
+            chosen_queue = declared.queue if queue is UNSET else checks.queue(queue)
             chosen_priority = declared.priority if priority is UNSET else checks.whole(priority, "priority")
             headers = extras.headers(task)
         except UsageError as error:

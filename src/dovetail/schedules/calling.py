@@ -34,7 +34,7 @@ def drafted(
         task, name, args, kwargs,
         conflict=Conflict.REPLACE,  # a run of its own, at its own time: nothing that would put it off
         retention=retention,
-        queue=task.declaration.queue if isinstance(queue, Unset) else checks.text(queue, "queue"),
+        queue=task.declaration.queue if isinstance(queue, Unset) else checks.queue(queue),
         priority=task.declaration.priority if isinstance(priority, Unset) else checks.whole(priority, "priority"),
         group=None if group is None else checks.text(group, "group"),
         tags=None if isinstance(tags, Unset) else tuple(checks.texts(tags, "tags")),
@@ -77,7 +77,7 @@ def redrafted(
         raise UnknownTask(f"Task {call.task!r} is not registered here, and what it may be called with is not known")
     headers = call.headers if isinstance(tags, Unset) else tag_headers(tuple(checks.texts(tags, "tags")))
     return call.but(
-        queue=checks.text(queue, "queue"),
+        queue=checks.queue(queue),
         priority=checks.whole(priority, "priority"),
         group=None if group is None else checks.text(group, "group"),
         headers=dict(headers),

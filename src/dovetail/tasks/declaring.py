@@ -70,7 +70,7 @@ def task(
     """
     declaration = Declaration(
         None if name is None else checks.text(name, "name"),
-        checks.text(queue, "queue"),
+        checks.queue(queue),
         checks.whole(priority, "priority"),
         _behaviors(behaviors),
         tuple(checks.texts(tags, "tags")),
