@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dovetail import tasks
 from dovetail.cli.main import app
 from dovetail.errors import UsageError
+from dovetail.sync import Docket
 from tests.observe.fetching import Fetched, get
 
 LONGEST = 60.0
@@ -117,6 +119,29 @@ def test_each_place_of_a_supervisor_has_ports_of_its_own_also_for_successors(tmp
         _, log = process.communicate(timeout=LONGEST)
         assert process.returncode == 0, log
     assert "cannot be served" not in log
+
+
+def test_a_successor_has_its_port_to_itself_while_its_predecessor_drains(tmp_path: Path):
+    health = free_ports()[0]
+    with Docket(url=f"sqlite:///{tmp_path / 'store.db'}") as docket:
+        docket.add(tasks.sleep)(600)
+    with worker(
+        tmp_path,
+        DOVETAIL_WORKER_NAME="w",
+        DOVETAIL_WORKER_PROCESSES="2",
+        DOVETAIL_WORKER_MAX_AGE="3s",
+        DOVETAIL_WORKER_HEALTHCHECK_PORT=str(health),
+    ) as process:
+        first = {get_eventually(health + place, "/ready").json["worker"] for place in range(2)}
+        for place in range(2):
+            while get_eventually(health + place, "/ready").json["worker"] in first:
+                time.sleep(0.05)
+            # Another successor may be under way, but nobody answers who is leaving.
+            assert not {get_eventually(health + place, "/live").json["worker"] for _ in range(20)} & first
+        assert get_eventually(health, "/ready").json["reason"] == "ok"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LONGEST)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ SILENCE = 10
 
 PLACE = "_DOVETAIL_PLACE"
 """The variable in which a supervisor says which of its places a process has. Each place has ports of its own. A
-successor starts before its predecessor has ended, and shares them with it until then."""
+successor starts before its predecessor has ended: that gives them up first, but the system may be slow to see it."""
 
 
 @dataclass(frozen=True, slots=True)

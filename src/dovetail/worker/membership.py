@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -34,13 +34,16 @@ class Sign(bytes, Enum):
 
 
 @asynccontextmanager
-async def membership(worker: Worker, limits: Limits) -> AsyncGenerator[None]:
-    """Around a worker that runs: nothing, unless it is limited or has a supervisor."""
+async def membership(
+    worker: Worker, limits: Limits, stop_serving: Callable[[], None] = lambda: None
+) -> AsyncGenerator[None]:
+    """Around a worker that runs: nothing, unless it is limited or has a supervisor. What it serves is given up when a
+    successor takes its place: of two at one port, nobody knows which one answers."""
     line = line_to_supervisor()
     if line is None and not limits:
         yield
         return
-    attending = asyncio.create_task(_attend(worker, Wear(limits), line), name="dovetail membership")
+    attending = asyncio.create_task(_attend(worker, Wear(limits), line, stop_serving), name="dovetail membership")
     try:
         yield
     finally:
@@ -60,7 +63,7 @@ def line_to_supervisor() -> socket.socket | None:
     return line
 
 
-async def _attend(worker: Worker, wear: Wear, line: socket.socket | None) -> None:
+async def _attend(worker: Worker, wear: Wear, line: socket.socket | None, stop_serving: Callable[[], None]) -> None:
     if line is not None:
         asyncio.get_running_loop().add_reader(line.fileno(), _orphaned, worker, line)
     is_going = False
@@ -69,6 +72,9 @@ async def _attend(worker: Worker, wear: Wear, line: socket.socket | None) -> Non
         if reason is not None:
             logger.info("this worker makes room for another: %s", reason)
             is_going = True
+            if line is not None:
+                await asyncio.to_thread(stop_serving)
+            # In one go: an idle worker has ended before anything else is said.
             worker.retire()
             _tell(line, Sign.GOING)
         _tell(line, _sign(worker))

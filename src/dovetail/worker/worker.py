@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -247,7 +247,7 @@ class Worker:
             middleware=load_member(middleware) if isinstance(middleware, str) else middleware, ageing=ageing,
         )  # fmt: skip
         watchable = _watchable(worker, metrics_port, healthcheck_port, healthcheck_patience)
-        async with watchable, docket, worker, membership(worker, limits):
+        async with watchable as watching, docket, worker, membership(worker, limits, watching.close):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, worker.stop)
@@ -264,13 +264,12 @@ class Worker:
 @asynccontextmanager
 async def _watchable(
     worker: Worker, metrics_port: int | None, healthcheck_port: int | None, patience: timedelta
-) -> AsyncGenerator[None]:
-    """The servers from which others learn how a worker is, on those ports that were given."""
-    with (
-        metrics_server(port=metrics_port),
-        healthcheck_server(port=healthcheck_port, worker=worker, patience=patience),
-    ):
-        yield
+) -> AsyncGenerator[ExitStack]:
+    """The servers from which others learn how a worker is, on those ports that were given. They may be closed early."""
+    with ExitStack() as watching:
+        watching.enter_context(metrics_server(port=metrics_port))
+        watching.enter_context(healthcheck_server(port=healthcheck_port, worker=worker, patience=patience))
+        yield watching
 
 
 async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> None:
