@@ -73,7 +73,7 @@ async def still(url: str, clock: VirtualClock) -> AsyncIterator[Docket]:
 
 @pytest.fixture
 def threads() -> Iterator[Threads]:
-    threads = Threads(4)
+    threads = Threads()
     yield threads
     threads.shutdown()
 

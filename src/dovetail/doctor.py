@@ -174,6 +174,17 @@ def _worker_clocks(seen: Seen) -> Iterator[Finding]:
         )
 
 
+def _deaf(seen: Seen) -> Iterator[Finding]:
+    deaf = [f"{key} on {each.name}" for each in seen.alive for key in each.deaf]
+    if deaf:
+        yield warning(
+            "workers.deaf",
+            f"cancelled, and still at it: {some(deaf)}",
+            "their code swallows the cancellation: let CancelledError pass, or use executor='process'; a restart of the"
+            " worker ends them",
+        )
+
+
 def _worker_settings(seen: Seen) -> Iterator[Finding]:
     hasty = [each.name for each in seen.alive if each.lease is not None and each.lease < SHORT_LEASE]
     if hasty:
@@ -322,8 +333,8 @@ def _retention(seen: Seen) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
-    _clock, _workers, _worker_clocks, _worker_settings, _unserved, _unknown_tasks, _paused, _strikes, _stuck, _late,
-    _backlog, _failures, _retention,
+    _clock, _workers, _worker_clocks, _deaf, _worker_settings, _unserved, _unknown_tasks, _paused, _strikes, _stuck,
+    _late, _backlog, _failures, _retention,
 )  # fmt: skip
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from dovetail.observe.prometheus import metrics_server
 
 __all__ = [
-    "CACHE_SIZE", "CLAIM_BATCH_SIZE", "CRASHES", "EVENT_LOOP_LAG", "FINISH_BATCH_SIZE", "LEASES_LOST",
-    "OLDEST_QUEUED_AGE", "OUTCOMES_FENCED", "QUEUE_DEPTH", "REDIS_DISRUPTIONS", "SCHEDULE_DEPTH", "STORE_DURATION",
-    "STRIKES_IN_EFFECT", "TASKS_ADDED", "TASKS_CANCELLED", "TASKS_COMPLETED", "TASKS_ENLISTED", "TASKS_FAILED",
-    "TASKS_PERPETUATED", "TASKS_POISONED", "TASKS_REDELIVERED", "TASKS_REPLACED", "TASKS_RETRIED", "TASKS_RUNNING",
-    "TASKS_SCHEDULED", "TASKS_STARTED", "TASKS_STRICKEN", "TASKS_SUCCEEDED", "TASKS_SUPERSEDED", "TASK_DURATION",
-    "TASK_PUNCTUALITY", "Message", "MessageGetter", "MessageSetter", "TaskLabels", "healthcheck_server", "is_metering",
-    "message_getter", "message_setter", "meter", "metrics_server",
+    "CACHE_SIZE", "CANCELLATIONS_UNHEEDED", "CLAIM_BATCH_SIZE", "CRASHES", "EVENT_LOOP_LAG", "FINISH_BATCH_SIZE",
+    "LEASES_LOST", "OLDEST_QUEUED_AGE", "OUTCOMES_FENCED", "QUEUE_DEPTH", "REDIS_DISRUPTIONS", "SCHEDULE_DEPTH",
+    "STORE_DURATION", "STRIKES_IN_EFFECT", "TASKS_ADDED", "TASKS_CANCELLED", "TASKS_COMPLETED", "TASKS_ENLISTED",
+    "TASKS_FAILED", "TASKS_PERPETUATED", "TASKS_POISONED", "TASKS_REDELIVERED", "TASKS_REPLACED", "TASKS_RETRIED",
+    "TASKS_RUNNING", "TASKS_SCHEDULED", "TASKS_STARTED", "TASKS_STRICKEN", "TASKS_SUCCEEDED", "TASKS_SUPERSEDED",
+    "TASK_DURATION", "TASK_PUNCTUALITY", "Message", "MessageGetter", "MessageSetter", "TaskLabels",
+    "healthcheck_server", "is_metering", "message_getter", "message_setter", "meter", "metrics_server",
 ]  # fmt: skip
 
 Labels = Mapping[str, str]
@@ -95,6 +95,9 @@ REDIS_DISRUPTIONS = meter.create_counter(
     "docket_redis_disruptions", "1", "Claims, outcomes and heartbeats that the store, whichever it is, did not answer"
 )
 LEASES_LOST = meter.create_counter("dovetail_leases_lost", "1", "Runs that were stopped because their lease was lost")
+CANCELLATIONS_UNHEEDED = meter.create_counter(
+    "dovetail_cancellations_unheeded", "1", "Attempts that were cancelled, and went on for long"
+)
 OUTCOMES_FENCED = meter.create_counter("dovetail_outcomes_fenced", "1", "Outcomes that came too late to count")
 CRASHES = meter.create_counter("dovetail_crashes", "1", "Runs that were cut short as their worker or process vanished")
 EVENT_LOOP_LAG = _seconds("dovetail_event_loop_lag", "How long the worker's event loop took to turn, once a second")

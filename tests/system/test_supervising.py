@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
-from dovetail import Docket
+from dovetail import Docket, ExecutionState
 from dovetail.model import State
 from tests.system.harness import Process, Stage, are_over, eventually, runs_of
 from tests.system.programs.tasks import ignore_everything, leak, pause, swallow_pill, wait_at
@@ -151,6 +151,24 @@ async def test_a_body_that_lets_nothing_end_it_does_not_hold_the_process(stage: 
     process.send(signal.SIGTERM)
     assert await process.ended(15) == 0
     assert "are left behind" in process.said
+
+
+async def test_a_process_with_a_body_that_ignores_its_cancellation_is_replaced(stage: Stage, docket: Docket) -> None:
+    process = supervisor(stage, "--processes=2", "--concurrency=1")
+    run = await docket.add(ignore_everything)()
+    (start,) = await eventually(lambda: stage.record.starts(run.key))
+    await docket.cancel(run.key)
+    await eventually(lambda: f"worker process {start.pid} makes room" in process.said)
+    await members(docket, 2, but={start.pid})
+
+    async def is_over() -> bool:
+        await run.sync()
+        return run.state is ExecutionState.CANCELLED
+
+    await eventually(is_over)
+    assert len(stage.record.starts(run.key)) == 1
+    process.send(signal.SIGTERM)
+    assert await process.ended() == 0
 
 
 async def test_files_that_change_start_the_workers_anew(stage: Stage, docket: Docket) -> None:

@@ -38,6 +38,7 @@ class WorkerInfo(Noun, frozen=True):
     grace: timedelta | None = None  # that running work has when it is stopped
     ended: Mapping[str, int] = {}  # runs that it has seen to their end since it started, by queue
     failed: int = 0  # those of them that failed
+    deaf: tuple[str, ...] = ()  # keys of some runs whose bodies were cancelled and go on
 
 
 class Pulse(Noun, frozen=True):

@@ -32,6 +32,8 @@ class Vitals:
     has_room: bool  # one that is full need not claim
     running: int
     is_stopping: bool
+    deaf: int = 0  # bodies that were cancelled and go on
+    is_helpless: bool = False  # they have all the slots
 
 
 class Patient(Protocol):
@@ -77,12 +79,15 @@ class Examiner:
         if vitals is None:
             return Finding(is_live, False, blocked or "the worker is not running", self._worker.name)
         problem = blocked or self._problem(vitals)
+        is_live = is_live and not vitals.is_helpless
         since = round(vitals.since_claim.total_seconds(), 3)
         return Finding(is_live, problem is None, problem or "ok", self._worker.name, vitals.running, since)
 
     def _problem(self, vitals: Vitals) -> str | None:
         if vitals.is_stopping:
             return "the worker is stopping"
+        if vitals.is_helpless:
+            return "every slot is held by a run that was cancelled and goes on"
         if vitals.has_room and vitals.since_claim > self._patience:
             return "the claim loop stands still: the store does not answer, or the loop is stuck"
         return None

@@ -35,6 +35,7 @@ class CauseCode(StrEnum):
     READY = "ready"  # nothing is in its way
     RUNNING = "running"
     STOPPING = "stopping"  # it was asked to stop
+    UNHEEDING = "unheeding"  # it was cancelled, by whomever, and goes on
     LEASE_LAPSED = "lease_lapsed"  # its worker is silent
     LOOP_BLOCKED = "loop_blocked"  # a worker's event loop does not turn
     CRASHED = "crashed"  # its worker vanished, not too often yet

@@ -19,6 +19,13 @@ def running(facts: Facts, run: Run) -> Iterator[Cause]:
     yield _at_work(facts, run, own)
     if run.stopping:
         yield Cause(CauseCode.STOPPING, "It was asked to stop. It goes on until its own code heeds that.")
+    if any(run.key in worker.deaf for worker in own):
+        yield Cause(
+            CauseCode.UNHEEDING,
+            "It was cancelled and goes on: its code swallows the cancellation, or is a plain function, which nobody can"
+            " interrupt. Others have its slot meanwhile. It ends by itself, or with its worker.",
+            {"worker": run.worker},
+        )
     yield from blockages(facts, own)
 
 

@@ -26,6 +26,7 @@ from dovetail.tasks import Task, TaskFunction, compact_signature
 from dovetail.worker.additions import lifecycles
 from dovetail.worker.budget import Budget
 from dovetail.worker.completing import completing
+from dovetail.worker.hearing import Hearing
 from dovetail.worker.intake import Intake
 from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
@@ -57,6 +58,9 @@ STUCK_AFTER = 60.0
 FLUSH_TIME = 5.0
 """Seconds that a worker which is out of time still gives to writing down outcomes."""
 
+DEAF_NAMED = 10
+"""How many runs that ignore their cancellation are named with a heartbeat."""
+
 
 class Crew:
     """The parts of a worker while it runs, and the order in which they stop, which is written here once."""
@@ -73,7 +77,7 @@ class Crew:
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
-        self._threads = Threads(worker.concurrency)
+        self._threads = Threads()
         lines = Lines(worker.labels())
         self._telemetry = telemetry = Telemetry(worker.labels())
         self.reporter = Reporter(docket.engine, self._clock)
@@ -110,13 +114,15 @@ class Crew:
             docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention, self._is_stricken
         )
         self.janitor = Janitor(docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats)
+        self.hearing = Hearing(self.roster)
         self._in_thread = isinstance(self._clock, SystemClock)
         self.pulse = Pulse(
             docket.engine.twin(), self.roster, self._clock, lease=worker.redelivery_timeout,
             interval=lambda: docket.heartbeat_interval, say=self._say, heard=self._heed,
         )  # fmt: skip
         self.surveyor = Surveyor(docket.engine, self._clock, telemetry, lambda: docket.heartbeat_interval)
-        self.settler.telemetry = self.intake.telemetry = self.pulse.telemetry = self._ticker.telemetry = telemetry
+        for part in (self.settler, self.intake, self.pulse, self.hearing, self._ticker):
+            part.telemetry = telemetry
         self._pulse_thread = PulseThread(self.pulse, self.roster)
         self._started = from_microseconds(self._clock.microseconds())
 
@@ -184,6 +190,7 @@ class Crew:
         helpers = [group.create_task(self.listener.run(), name="dovetail listener")]
         helpers.append(group.create_task(self.janitor.run(), name="dovetail janitor"))
         helpers.append(group.create_task(self.reporter.run(), name="dovetail reporter"))
+        helpers.append(group.create_task(self.hearing.run(), name="dovetail hearing"))
         helpers.append(group.create_task(self.surveyor.run(), name="dovetail surveyor"))
         if self._worker.schedule_automatic_tasks:
             helpers.append(group.create_task(self.seeder.run(), name="dovetail seeder"))
@@ -202,7 +209,11 @@ class Crew:
 
     def vitals(self) -> Vitals:
         since = self._clock.monotonic() - self.intake.moved
-        return Vitals(timedelta(seconds=since), self.roster.room > 0, len(self.roster.running), self._stop_requests > 0)
+        running, has_room = self.roster.running, self.roster.room > 0
+        return Vitals(
+            timedelta(seconds=since), has_room, len(running), self._stop_requests > 0, deaf=len(self.roster.deaf),
+            is_helpless=not has_room and all(tenure.is_deaf for tenure in running),
+        )  # fmt: skip
 
     def _set_context(self) -> None:
         """This worker, its docket and what its tasks share are those of its own tasks, and not of another worker's."""
@@ -277,8 +288,7 @@ class Crew:
         await self._clock.sleep(self._grace)
 
     async def _abandon(self) -> None:
-        bodies = [tenure.task for tenure in self.roster.running if tenure.task is not None]
-        self.roster.stop_all(Reason.LOST)
+        bodies = self.roster.stop_all(Reason.LOST)
         if bodies:
             await asyncio.wait(bodies, timeout=FLUSH_TIME)
 
@@ -309,6 +319,7 @@ class Crew:
             interval=self._docket.heartbeat_interval, blocked=self._pulse_thread.blocked,
             lease=worker.redelivery_timeout, grace=worker.shutdown_grace,
             ended=dict(self.tally.ended), failed=self.tally.failed,
+            deaf=tuple(tenure.claim.key for tenure in self.roster.deaf[:DEAF_NAMED]),
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:

@@ -68,7 +68,7 @@ async def _attend(worker: Worker, wear: Wear, line: socket.socket | None, stop_s
         asyncio.get_running_loop().add_reader(line.fileno(), _orphaned, worker, line)
     is_going = False
     while True:
-        reason = None if is_going else wear.reason_to_go(worker.attempts_made)
+        reason = None if is_going else wear.reason_to_go(worker.attempts_made) or _deafness(worker, line)
         if reason is not None:
             logger.info("this worker makes room for another: %s", reason)
             is_going = True
@@ -79,6 +79,12 @@ async def _attend(worker: Worker, wear: Wear, line: socket.socket | None, stop_s
             _tell(line, Sign.GOING)
         _tell(line, _sign(worker))
         await asyncio.sleep(CLOSELY if wear.counts_runs and not is_going else INTERVAL)
+
+
+def _deafness(worker: Worker, line: socket.socket | None) -> str | None:
+    """Bodies that ignore their cancellation end with their process, if there is somebody to replace it."""
+    vitals = worker.vitals() if line is not None else None
+    return f"{vitals.deaf} runs were cancelled and go on" if vitals and vitals.deaf else None
 
 
 def _orphaned(worker: Worker, line: socket.socket) -> None:

@@ -31,7 +31,8 @@ MARGIN = 0.2
 BLOCKED_AFTER = 1.0
 """Seconds without a turn of the event loop after which somebody is blocking it."""
 
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Where code lies that is Python's own, or of an installed package."""
 
 
 class Pulse:
@@ -227,4 +228,4 @@ class Watchdog:
 
 def _own_line(stack: traceback.StackSummary) -> traceback.FrameSummary:
     """The innermost line that is neither Python's own nor of an installed package; the innermost of all, if none is."""
-    return next((frame for frame in reversed(stack) if not frame.filename.startswith(_LIBRARIES)), stack[-1])
+    return next((frame for frame in reversed(stack) if not frame.filename.startswith(LIBRARIES)), stack[-1])

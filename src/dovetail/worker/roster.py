@@ -45,6 +45,8 @@ class Tenure:
     deadline: float  # on the monotonic clock: when the lease ends unless it is renewed
     reason: Reason | None = None
     task: asyncio.Task[None] | None = None
+    cancelled: float | None = None  # since when its body has been cancelled, and goes on
+    is_deaf: bool = False  # it has had its time to heed that
 
     def stop(self, reason: Reason) -> None:
         """Ask the body to stop, once. The first reason stands, unless the lease is lost, which overrules all."""
@@ -90,6 +92,7 @@ class Roster:
         self._running: dict[str, Tenure] = {}
         self._reserve: dict[str, Tenure] = {}
         self._settling: dict[str, Tenure] = {}
+        self._aside: set[Tenure] = set()  # bodies that were cancelled and go on: they have no slot any more
         self._pace = Pace()
         self._suspects: dict[str, float] = {}  # those that run, and since when
         self._written = asyncio.Event()
@@ -109,9 +112,15 @@ class Roster:
         """What is at work or in reserve."""
         return [tenure.claim for each in (self._running, self._reserve) for tenure in each.values()]
 
+    @property
+    def deaf(self) -> list[Tenure]:
+        """Bodies that were cancelled and go on, with a slot or without. May be asked from another thread."""
+        return [tenure for tenure in (*list(self._running.values()), *list(self._aside)) if tenure.is_deaf]
+
     def in_hand(self) -> list[Tenure]:
         """Everything whose lease has to be renewed. May be asked from another thread."""
-        return [*list(self._running.values()), *list(self._reserve.values()), *list(self._settling.values())]
+        aside = [tenure for tenure in list(self._aside) if tenure.reason is not Reason.LOST]
+        return [*list(self._running.values()), *aside, *list(self._reserve.values()), *list(self._settling.values())]
 
     def claimed(self, claims: Sequence[Claim], deadline: float, took: float) -> None:
         """Take in what a claim brought; it took so many seconds."""
@@ -162,12 +171,25 @@ class Roster:
             self.attended += 1
             if self._running.get(claim.id) is tenure:
                 del self._running[claim.id]
+            self._aside.discard(tenure)
             if verdict is not None:
                 self._judged(tenure, verdict)
-            self._start_reserve()
-            self.has_room.set()
-            self.freed(claim)
-            self._note_idle()
+            self._slot_is_free(claim)
+
+    def _slot_is_free(self, claim: Claim) -> None:
+        self._start_reserve()
+        self.has_room.set()
+        self.freed(claim)
+        self._note_idle()
+
+    def set_aside(self, tenure: Tenure) -> bool:
+        """Let others have the slot of a body that was cancelled and goes on. Its lease is renewed all the same: as long
+        as it is at it, the run must not start elsewhere. There may be as many of them as there are slots."""
+        if len(self._aside) >= self.concurrency or self._running.get(tenure.claim.id) is not tenure:
+            return False
+        self._aside.add(self._running.pop(tenure.claim.id))
+        self._slot_is_free(tenure.claim)
+        return True
 
     async def _attend_apart(self, tenure: Tenure) -> Verdict | None:
         """Run a suspect, and hand others back meanwhile: whoever brings the process down then condemns only himself."""
@@ -201,6 +223,7 @@ class Roster:
 
     def _judged(self, tenure: Tenure, verdict: Verdict) -> None:
         self._settling[tenure.claim.id] = tenure
+        self.is_idle.clear()
         self._settle(verdict)
 
     def settled(self, claim: Claim) -> None:
@@ -215,7 +238,7 @@ class Roster:
     def stop(self, run_id: str, reason: Reason) -> None:
         """Stop a run, or keep one that is in reserve from starting."""
         reserved = self._reserve.pop(run_id, None)
-        tenure = reserved or self._running.get(run_id)
+        tenure = reserved or self._running.get(run_id) or self._set_aside_under(run_id)
         if tenure is None:
             return
         tenure.stop(reason)
@@ -226,9 +249,15 @@ class Roster:
             self.freed(reserved.claim)
         self._note_idle()
 
-    def stop_all(self, reason: Reason) -> None:
-        for tenure in self.running:
+    def _set_aside_under(self, run_id: str) -> Tenure | None:
+        return next((tenure for tenure in self._aside if tenure.claim.id == run_id), None)
+
+    def stop_all(self, reason: Reason) -> list[asyncio.Task[None]]:
+        """Stop whatever is at work, with a slot or without; the asyncio tasks that end when it has."""
+        tenures = [*self._running.values(), *self._aside]
+        for tenure in tenures:
             tenure.stop(reason)
+        return [tenure.task for tenure in tenures if tenure.task is not None]
 
     def release_reserve(self) -> None:
         """Hand back what has not started: it costs no attempt."""

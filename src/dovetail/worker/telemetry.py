@@ -17,6 +17,7 @@ from dovetail.behaviors import Outcome
 from dovetail.execution import Execution
 from dovetail.instrumentation import (
     CACHE_SIZE,
+    CANCELLATIONS_UNHEEDED,
     CLAIM_BATCH_SIZE,
     CRASHES,
     EVENT_LOOP_LAG,
@@ -60,7 +61,7 @@ class Telemetry:
     def begin(self) -> None:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
         would miss the first time."""
-        for counter in (CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
+        for counter in (CANCELLATIONS_UNHEEDED, CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
             counter.add(0, self._labels)
 
     def end(self) -> None:
@@ -176,6 +177,10 @@ class Telemetry:
 
     def lease_lost(self) -> None:
         LEASES_LOST.add(1, self._labels)
+
+    def unheeded(self) -> None:
+        """A body was cancelled, and goes on."""
+        CANCELLATIONS_UNHEEDED.add(1, self._labels)
 
     def disrupted(self) -> None:
         """The store could not be reached, or did not answer."""

@@ -16,10 +16,10 @@ _Job = Callable[[], None]
 
 
 class Threads(Executor):
-    """Up to `most` daemon threads, each started when it is first needed."""
+    """Daemon threads, one more whenever all are busy. Whoever submits bounds their number: a function that was given up
+    still has its thread, and must not keep the next one waiting."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
@@ -34,7 +34,7 @@ class Threads(Executor):
         with self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._started < self._most:
+            else:
                 self._started += 1
                 threading.Thread(target=self._work, name=f"dovetail-task-{self._started}", daemon=True).start()
         self._jobs.put(job)
