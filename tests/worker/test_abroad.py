@@ -173,7 +173,13 @@ async def test_progress_is_reported_while_the_body_runs(docket: Docket, working:
 
 
 async def test_a_body_may_take_more_time(docket: Docket, working: Worker):
-    assert 0 < await (await docket.add(abroad.take_longer)()).get_result(timeout=SOON) <= 3
+    assert 0 < await (await docket.add(abroad.take_longer)()).get_result(timeout=SOON) <= 1
+
+
+async def test_the_time_of_a_body_begins_when_its_process_and_its_dependencies_are_there(
+    docket: Docket, working: Worker
+):
+    assert await (await docket.add(abroad.use_what_was_slow)()).get_result(timeout=SOON) == "made"
 
 
 # Dying

@@ -138,6 +138,9 @@ class Behavior(Dependency["Behavior"]):
         """Over there, once bound: take up what was packed. What is told is heard by `heed`, at once; the attributes
         that the body has changed come back when it is over."""
 
+    def begin(self) -> None:
+        """Over there, once everything is set up: the body begins."""
+
     async def heed(self, told: Any) -> None:
         """The behavior over there has told this one something."""
 

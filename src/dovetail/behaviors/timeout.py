@@ -31,7 +31,7 @@ class Timeout(Runtime["Timeout"]):
         self._limit: asyncio.Timeout | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline: float | None = None
-        self._tell: Callable[[float], None] | None = None  # in a process of its own: to the one that counts
+        self._tell: Callable[[Any], None] | None = None  # in a process of its own: to the one that counts
 
     def bind(self, attempt: Attempt) -> Self:
         bound = self.copy()
@@ -65,10 +65,17 @@ class Timeout(Runtime["Timeout"]):
         return self.remaining() <= timedelta()
 
     def pack(self) -> Any:
-        return self._deadline
+        # A process has to be started, and what it runs imported: the time of the body begins over there.
+        if self._limit is not None:
+            _reschedule(self._limit, None)
 
     def unpack(self, packed: Any, tell: Callable[[Any], None]) -> None:
-        self._deadline, self._tell = packed, tell  # the processes of a host have one monotonic clock
+        self._tell = tell
+
+    def begin(self) -> None:
+        self.start()
+        if self._tell is not None:
+            self._tell(self._deadline)  # the processes of a host have one monotonic clock
 
     async def heed(self, told: Any) -> None:
         self._deadline = told
@@ -94,6 +101,6 @@ class Timeout(Runtime["Timeout"]):
         return f"Task {self._key} exceeded timeout of {self.base.total_seconds()}s"
 
 
-def _reschedule(limit: asyncio.Timeout, until: float) -> None:
+def _reschedule(limit: asyncio.Timeout, until: float | None) -> None:
     with contextlib.suppress(RuntimeError):  # it is over already
         limit.reschedule(until)

@@ -136,6 +136,8 @@ class Play:
             given = task.bind(args, kwargs) if args else kwargs
             values = await self.setting.up({**given, **hooks.by_parameter})
             kwargs = {**kwargs, **still_asked(task, args, values, frozenset())}
+        for behavior in hooks.by_parameter.values():
+            behavior.begin()
         return partial(function, *args, **kwargs)
 
     def _bound(self, task: Task) -> Hooks:
