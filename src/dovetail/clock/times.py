@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+FURTHEST = 253_402_300_799_999_999
+"""Microseconds from 1970 to the end of the year 9999."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -13,8 +16,13 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def from_microseconds(count: int) -> datetime:
-    return EPOCH + timedelta(microseconds=count)
+    """The moment; the last or the first that a datetime can be, for one beyond: a delay may lead further than that."""
+    try:
+        return EPOCH + timedelta(microseconds=count)
+    except OverflowError:
+        return LAST if count > 0 else FIRST
 
 
 def duration_to_microseconds(duration: timedelta) -> int:
-    return duration // _MICROSECOND
+    """So many, or as many as all stores can add to a moment."""
+    return min(duration // _MICROSECOND, FURTHEST)

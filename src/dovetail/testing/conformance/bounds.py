@@ -6,7 +6,9 @@ not be told to sleep while there is something for it to do.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+
+import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
@@ -25,6 +27,7 @@ from dovetail.testing.conformance.vocabulary import (
     fail,
     keys,
     place,
+    requeue,
     start_one,
     sweep_all,
     take,
@@ -52,6 +55,19 @@ class Bounds(Fixtures):
         await engine.schedule([a_run(f"{n}", due=HOUR, priority=9) for n in range(2000)])
         await place(engine, a_run("now"))
         assert keys(await take_once(engine, 1)) == ["now"]
+
+    @pytest.mark.parametrize("due", [timedelta.max, datetime.max.replace(tzinfo=timezone(-12 * HOUR))], ids=str)
+    async def test_a_time_past_the_end_of_the_calendar_is_never_and_hides_nothing(
+        self, engine: Engine, due: timedelta | datetime
+    ) -> None:
+        await place(engine, a_run("never", due=due, priority=9))
+        await requeue(engine, await start_one(engine, a_run("later")), due=due)
+        await place(engine, a_run("now"))
+        assert keys(await take(engine)) == ["now"]
+        assert {run.key: run.due.year for run in await all_runs(engine) if run.key != "now"} == dict.fromkeys(
+            ("never", "later"), 9999
+        )
+        assert {count.state for count in (await engine.survey()).counts} == {State.SCHEDULED, State.RUNNING}
 
     async def test_a_large_claim_is_answered_in_full(self, engine: Engine) -> None:
         await engine.schedule([a_run(f"{n}") for n in range(1000)])
