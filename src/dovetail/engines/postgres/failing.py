@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dovetail.engine import refusals
 from dovetail.engines.postgres.enlisting import sqlstate_of
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.texts import get
@@ -16,12 +17,12 @@ from dovetail.errors import (
     OutcomeUnknown,
     SchemaOutdated,
     StoreDamaged,
-    UnknownParent,
     UsageError,
 )
 
 UNKNOWN_PARENT = "DV001"
 ANOTHER_DATABASE = "DV002"
+CIRCLE = "DV003"
 _RETRIED = frozenset({"40001", "40P01", "55P03"})
 _FULL = frozenset({"53100", "53200"})
 _READ_ONLY = "25006"
@@ -52,7 +53,10 @@ def translated(error: Exception, location: Location, state: str | None = None) -
         return Contended(f"{where}: {said}")
     if state == UNKNOWN_PARENT:
         key, reference = json.loads(_detail(error))
-        return UnknownParent(f"run {get(key)!r} is to wait for {get(reference)!r}, but there is no such run")
+        return refusals.unknown_parent(get(key), get(reference))
+    if state == CIRCLE:
+        key, *_ = json.loads(_detail(error))
+        return refusals.circle(get(key))
     if state in _FULL:
         return EngineFull(f"{where}: the server has no room; free some space, running work can still finish ({said})")
     if state == _READ_ONLY:
@@ -78,7 +82,7 @@ def enlisted(error: Exception, location: Location) -> Exception:
         return InvalidArgument(
             f"connection leads to a database that does not hold this docket; it is kept at {location.shown}"
         )
-    if state in (UNKNOWN_PARENT, _DENIED, *_MISSING) and isinstance(cause, Exception):
+    if state in (UNKNOWN_PARENT, CIRCLE, _DENIED, *_MISSING) and isinstance(cause, Exception):
         return translated(cause, location, state)
     return error
 

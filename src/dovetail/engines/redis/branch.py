@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dovetail.clock import Clock, SystemClock
+from dovetail.engine import refusals
 from dovetail.engines.redis import packing
 from dovetail.engines.redis.gathering import Gatherer
 from dovetail.engines.redis.lane import Lane, Request
 from dovetail.engines.redis.listening import Listener
 from dovetail.engines.redis.location import Location
-from dovetail.errors import UnknownParent
 from dovetail.model import Finished, NewRun, Placement, Placing, Settle, State, Verdict
 
 T = TypeVar("T")
@@ -149,7 +149,8 @@ def _is_plain(run: NewRun) -> bool:
 
 def _placements(answer: list[Any]) -> list[Placement] | BaseException:
     if answer[0] is False:
-        return _unknown_parent(answer[1], answer[2])
+        _, run, reference = answer
+        return refusals.unknown_parent(run, reference) if reference else refusals.circle(run)
     return [
         Placement(_PLACINGS[placing], run_id, _STATES[state])
         for placing, run_id, state in zip(answer[::3], answer[1::3], answer[2::3], strict=True)
@@ -159,9 +160,5 @@ def _placements(answer: list[Any]) -> list[Placement] | BaseException:
 def _finished(answers: list[Any]) -> list[Finished] | BaseException:
     for answer in answers:
         if isinstance(answer, list):
-            return _unknown_parent(*answer)  # pyright: ignore[reportUnknownArgumentType]
+            return refusals.unknown_parent(*answer)  # pyright: ignore[reportUnknownArgumentType]
     return [_ANSWERS[answer] for answer in answers]
-
-
-def _unknown_parent(run: str, reference: str) -> UnknownParent:
-    return UnknownParent(f"run {run!r} is to wait for {reference!r}, but there is no such run")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dovetail.clock import from_microseconds
+from dovetail.engine import refusals
 from dovetail.engines.sqlite import bulk, endings, fairness, limits
 from dovetail.engines.sqlite.session import Session, dump_headers, dump_limits
-from dovetail.errors import UnknownParent
 from dovetail.model import Conflict, NewRun, Placement, Placing, State
 
 LINGER = 10_000_000
@@ -126,6 +126,8 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         _hang_on(session, seq, [parent for parent, _, _ in parents], unmet)
     if heir_of and heir_of.children:
         _inherit(session, seq, run.id, heir_of, dead=bool(dead))
+        if unmet and session.one("waits_for_itself", seq):
+            raise refusals.circle(run.key)
     if not dead:
         session.work = session.work or state is not State.WAITING
     session.tell_state(run.id, run.key, state, when=from_microseconds(due))
@@ -135,7 +137,7 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
 def _parent(session: Session, run: NewRun, reference: str) -> tuple[int, str, str]:
     found = session.one("parent_of", session.docket, reference, session.now)
     if found is None:
-        raise UnknownParent(f"run {run.key!r} is to wait for {reference!r}, but there is no such run")
+        raise refusals.unknown_parent(run.key, reference)
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
+from dovetail.errors import InvalidArgument
 from dovetail.model import Conflict, Limit, NewRun, Placing, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
@@ -18,6 +19,7 @@ from dovetail.testing.conformance.vocabulary import (
     a_run,
     all_runs,
     complete,
+    complete_one_by_one,
     completed,
     fail,
     keys,
@@ -290,6 +292,21 @@ class Conflicts(Fixtures):
         assert (child.state, child.parents) == (State.WAITING, (replacement.id,))
         await complete(engine, await take_one(engine))
         assert keys(await take(engine)) == ["child"]
+
+    @pytest.mark.parametrize("awaited", ["child", "grandchild"])
+    async def test_a_replacement_cannot_wait_for_what_hangs_on_it(self, engine: Engine, awaited: str) -> None:
+        runs = [a_run(), a_run("child", after=("a",)), a_run("grandchild", after=("child",))]
+        await place(engine, *runs)
+        with pytest.raises(InvalidArgument, match="run 'a' is to wait for runs that hang on the one it replaces"):
+            await place(engine, a_run("other"), a_run(after=(awaited,), conflict=Conflict.REPLACE))
+        assert sorted(run.id for run in await all_runs(engine)) == sorted(run.id for run in runs)
+        assert await complete_one_by_one(engine) == ["a", "child", "grandchild"]
+
+    async def test_a_replacement_may_wait_for_what_hung_on_it_and_is_over(self, engine: Engine) -> None:
+        await place(engine, a_run(due=HOUR), a_run("child", after=("a",)))
+        await engine.cancel(["child"])
+        await place(engine, a_run(after=("child",), after_failure=True, conflict=Conflict.REPLACE))
+        assert keys(await take(engine)) == ["a"]
 
     async def test_what_hung_on_a_replaced_run_falls_with_its_replacement(self, engine: Engine) -> None:
         await place(engine, a_run("parent"), a_run("child", after=("parent",)))

@@ -378,6 +378,10 @@ BEGIN
     ON CONFLICT DO NOTHING;
     IF new.children > 0 THEN
         UPDATE edge SET parent = new.id WHERE docket = of_docket AND parent = heir_of.id;
+        IF new.waits_for > 0 AND waits_for_itself(of_docket, new.id) THEN
+            RAISE EXCEPTION USING ERRCODE = 'DV003', MESSAGE = 'a circle of runs',
+                DETAIL = json_build_array(COALESCE(new.key, new.id))::text;
+        END IF;
         IF dead IS NOT NULL THEN
             PERFORM settle_children(of_docket, now, new.id, false);
         END IF;
@@ -388,6 +392,17 @@ BEGIN
     PERFORM tell_state(new.id, new.key, new.state, new.due);
     RETURN ARRAY[how, new.id, new.state];
 END
+$$;
+
+-- Whether a run that has taken over what hung on another waits for some of that.
+CREATE OR REPLACE FUNCTION waits_for_itself(of_docket bigint, run_id text) RETURNS boolean LANGUAGE sql AS $$
+    WITH RECURSIVE awaited (id) AS (
+        SELECT parent FROM edge WHERE docket = of_docket AND child = run_id AND NOT met
+        UNION
+        SELECT edge.parent FROM awaited
+        JOIN edge ON edge.docket = of_docket AND edge.child = awaited.id AND NOT edge.met
+    )
+    SELECT EXISTS (SELECT FROM awaited WHERE id = run_id)
 $$;
 
 -- The parents of a run and how each stands: {id: state}. They are locked, so that none ends unseen.

@@ -4,7 +4,7 @@ local LINGER = 10000000 -- microseconds that a completed run's record stays once
 
 local last_number
 local newest = {} -- key -> id of the run that this script has placed last under it
-local unknown_parent
+local unknown_parent -- or false, if it is known and waits for the run that is to wait for it
 
 local function next_number()
     if not last_number then
@@ -44,6 +44,24 @@ local function parents_of(references)
     end
     table.sort(parents, function(a, b) return a.seq < b.seq end)
     return parents
+end
+
+-- Whether one of these waits for a run, itself or through others.
+local function wait_for(runs, awaited)
+    local seen, ids = {}, {}
+    for _, run in ipairs(runs) do ids[#ids + 1] = run.id end
+    while #ids > 0 do
+        fetch(ids)
+        local further = {}
+        for _, id in ipairs(ids) do
+            if id == awaited then return true end
+            local run = not seen[id] and run_of(id)
+            seen[id] = true
+            for _, parent in ipairs(run and run.unmet or {}) do further[#further + 1] = parent end
+        end
+        ids = further
+    end
+    return false
 end
 
 -- What is over gives way to the newcomer soon; failures keep their retention, and so does what is kept by count. Of the
@@ -108,6 +126,10 @@ local function place(draft, blob, replaced)
     run.after, run.conflict, run.instead_of = nil, nil, nil
     local parents = after and parents_of(after)
     if after and not parents then return nil end
+    if parents and replaced and replaced.children and wait_for(parents, replaced.id) then
+        unknown_parent = false
+        return nil
+    end
     run.due, run.created, run.seq = moment(run.due), now, next_number()
     if run.key then
         let_linger(run.key)

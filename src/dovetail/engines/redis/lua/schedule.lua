@@ -1,6 +1,7 @@
 -- needs: journal telling order limits endings placing
 -- Takes groups of drafts; the call of each as bytes, in the same order.
--- Returns for each group {placing, id, state, placing, id, state, ...}, or {false, run, reference} if a parent is unknown.
+-- Returns for each group {placing, id, state, placing, id, state, ...}, or {false, run, reference} if a parent is unknown,
+-- {false, run, false} if it would wait for itself.
 local answers, blob = {}, BLOBS
 for n, drafts in ipairs(request) do
     local answer, told, worked, begun = {}, #events, work, has_begun

@@ -86,6 +86,15 @@ UPDATE dovetail_archive SET children = children + 1 WHERE seq = ?
 -- takes the new parent, the old one: what hung on a run hangs on the one that replaced it
 UPDATE dovetail_edge SET parent = ?1 WHERE parent = ?2
 
+-- name: waits_for_itself
+-- takes a run that has taken over what hung on another
+WITH RECURSIVE awaited (run) AS (
+    SELECT parent FROM dovetail_edge WHERE child = ?1 AND NOT met
+    UNION
+    SELECT edge.parent FROM awaited JOIN dovetail_edge AS edge ON edge.child = awaited.run AND NOT edge.met
+)
+SELECT 1 FROM awaited WHERE run = ?1
+
 -- name: inherit_children
 UPDATE dovetail_run SET children = ?2 WHERE seq = ?1
 
