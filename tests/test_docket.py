@@ -790,6 +790,13 @@ async def test_clear_cancels_what_waits_and_counts_it(docket: Docket):
     assert {execution.state for execution in executions} == {ExecutionState.CANCELLED}
 
 
+async def test_clear_counts_what_hangs_on_others_too(docket: Docket):
+    first = await docket.add(greet)()
+    second = await docket.add(greet, after=[first])()
+    await docket.add(greet, after=[first, second])()
+    assert await docket.clear() == 3
+
+
 async def test_clear_of_an_empty_docket_is_nothing(docket: Docket):
     assert await docket.clear() == 0
 

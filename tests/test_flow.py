@@ -235,10 +235,10 @@ async def test_what_hangs_on_a_failure_is_cancelled_to_any_depth(docket: Docket,
     second = await docket.add(note, after=[first])("second")
     third = await docket.add(note, after=[second])("third")
     await finish(worker)
-    with pytest.raises(ExecutionCancelled):
+    with pytest.raises(ExecutionCancelled, match=f"was cancelled: ParentFailed: the run {second.id}, which this one"):
         await third.get_result()
     assert third.run is not None
-    assert third.run.doomed_by is not None
+    assert third.run.doomed_by == second.id
     assert ran == []
 
 

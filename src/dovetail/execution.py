@@ -321,7 +321,8 @@ class Execution(Refers, Generic[R]):
     def _outcome(self, run: Run) -> R:
         codec, types = self._docket.codec, Task.of(self._function).types
         if run.state is State.CANCELLED:
-            raise ExecutionCancelled(f"the run {run.key!r} was cancelled")
+            cause = f": {run.error}" if run.doomed_by else ""
+            raise ExecutionCancelled(f"the run {run.key!r} was cancelled{cause}")
         if run.state is State.FAILED:
             if run.result is not None:
                 raise codec.load_exception(run.result)

@@ -45,7 +45,10 @@ class Steering(Scheduling):
         """Cancel everything that waits, and say how much that was. Running tasks go on, and schedules stay."""
         cleared = 0
         with self._telemetry.doing("clear"):
-            async for page in pages(self.engine.find, RunQuery(states=PENDING, limit=CLEAR_BATCH)):
+            # The newest first: what hangs on others is cancelled and counted before its parents could take it along,
+            # and what is scheduled meanwhile is not met.
+            pending = RunQuery(states=PENDING, newest_first=True, limit=CLEAR_BATCH)
+            async for page in pages(self.engine.find, pending):
                 # A run that has started in the meantime goes on.
                 answers = await self.engine.cancel([run.key for run in page if not is_tick(run)], running=False)
                 cleared += sum(answer == "cancelled" for answer in answers)
