@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any
@@ -14,13 +15,16 @@ from dovetail import (
     Docket,
     ExecutionState,
     ExponentialRetry,
+    Fail,
     Perpetual,
     Retry,
+    Snooze,
     Timeout,
     UsageError,
     Worker,
 )
 from dovetail.dependencies import (
+    AdmissionBlocked,
     CompletionHandler,
     FailureHandler,
     Runtime,
@@ -42,7 +46,7 @@ def nothing_told() -> None:
 class Telling(FailureHandler["Telling"]):
     async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
         told.append(("failure", execution.key, outcome))
-        return True
+        return False
 
 
 class Ending(CompletionHandler["Ending"]):
@@ -169,7 +173,7 @@ async def test_each_attempt_of_a_retry_is_told(docket: Docket, worker: Worker):
     class Louder(Retry):
         async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
             told.append(self.attempt)
-            return False
+            return await super().handle_failure(execution, outcome)
 
     async def fail(retry: Louder = Louder(attempts=3)) -> None:
         raise ValueError
@@ -183,7 +187,7 @@ async def test_each_run_of_a_perpetual_task_is_told(docket: Docket, worker: Work
     class Louder(Perpetual):
         async def on_complete(self, execution: Any, outcome: TaskOutcome) -> bool:
             told.append(outcome.result)
-            return False
+            return await super().on_complete(execution, outcome)
 
     async def tick(perpetual: Louder = Louder()) -> int:
         if len(told) == 2:
@@ -193,6 +197,101 @@ async def test_each_run_of_a_perpetual_task_is_told(docket: Docket, worker: Work
     await docket.add(tick)()
     await finish(worker)
     assert told == [0, 1, 2]
+
+
+async def test_a_retry_can_decline_to_try_again(docket: Docket, worker: Worker):
+    class OnConnections(Retry):
+        async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
+            told.append(self.attempt)
+            if not isinstance(outcome.exception, ConnectionError):
+                return False
+            return await super().handle_failure(execution, outcome)
+
+    async def fail(retry: OnConnections = OnConnections(attempts=5)) -> None:
+        raise ConnectionError if retry.attempt < 3 else ValueError("no")
+
+    execution = await docket.add(fail)()
+    await finish(worker)
+    assert told == [1, 2, 3]
+    await execution.sync()
+    assert execution.error == "ValueError: no"
+
+
+async def test_a_retry_says_to_its_subclass_whether_there_are_attempts_left(docket: Docket, worker: Worker):
+    class Alarming(Retry):
+        async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
+            goes_again = await super().handle_failure(execution, outcome)
+            told.append(goes_again)
+            return goes_again
+
+    async def fail(retry: Alarming = Alarming(attempts=2)) -> None:
+        raise ValueError
+
+    await docket.add(fail)()
+    await finish(worker)
+    assert told == [True, False]
+
+
+async def test_a_perpetual_can_decline_to_go_on(docket: Docket, worker: Worker):
+    class Twice(Perpetual):
+        async def on_complete(self, execution: Any, outcome: TaskOutcome) -> bool:
+            told.append(outcome.result)
+            return len(told) < 2 and await super().on_complete(execution, outcome)
+
+    async def tick(perpetual: Twice = Twice()) -> int:
+        return len(told)
+
+    await docket.add(tick)()
+    await finish(worker)
+    assert told == [0, 1]
+
+
+async def test_a_completion_handler_hears_nothing_of_attempts_that_are_tried_again(docket: Docket, worker: Worker):
+    async def fail(ending: Ending = Ending(), retry: Retry = Retry(attempts=3)) -> None:
+        raise ValueError("no")
+
+    await docket.add(fail)()
+    await finish(worker)
+    assert [str(outcome.exception) for _, _, outcome in told] == ["no"]
+
+
+async def test_a_completion_handler_hears_of_an_end_for_good(docket: Docket, worker: Worker):
+    async def fail(ending: Ending = Ending(), retry: Retry = Retry(attempts=3)) -> None:
+        raise Fail("for good")
+
+    await docket.add(fail)()
+    await finish(worker)
+    assert [str(outcome.exception) for _, _, outcome in told] == ["for good"]
+
+
+@pytest.mark.parametrize("stop", [Snooze(timedelta()), AdmissionBlocked(None, retry_delay=timedelta())])
+async def test_handlers_hear_nothing_of_a_run_that_is_put_off(docket: Docket, worker: Worker, stop: Exception):
+    stops = [stop]
+
+    async def task(ending: Ending = Ending(), failure: Telling = Telling()) -> int:
+        if stops:
+            raise stops.pop()
+        return 5
+
+    await docket.add(task)()
+    await finish(worker)
+    assert [(what, outcome.result) for what, _, outcome in told] == [("end", 5)]
+
+
+async def test_a_timeout_can_be_run_by_its_subclass(docket: Docket, worker: Worker):
+    class Noted(Timeout):
+        async def run(self, execution: Any, function: Any, args: Any, kwargs: Any) -> Any:
+            told.append(execution.key)
+            return await super().run(execution, function, args, kwargs)
+
+    async def stay(a: int, timeout: Noted = Noted(timedelta(milliseconds=10))) -> None:
+        await asyncio.Event().wait()
+
+    execution = await docket.add(stay, key="k")(1)
+    await finish(worker)
+    assert told == ["k"]
+    await execution.sync()
+    assert "exceeded timeout" in (execution.error or "")
 
 
 async def test_a_handler_that_fails_fails_the_run(docket: Docket, worker: Worker):

@@ -85,6 +85,12 @@ class Behavior(Dependency["Behavior"]):
     single = False
     """Whether a task may declare only one behavior of this kind, subclasses included."""
 
+    is_told = False
+    """Whether it has methods that are to be told how a body ended: see `roles`."""
+
+    declined = False
+    """Whether such a method has said that nothing goes on."""
+
     parameter: str | None = None
     """The parameter in whose metadata the behavior stands, if it does."""
 

@@ -86,6 +86,10 @@ class Cron(Perpetual):
         """Whether the expression names times of day, and not every so many hours, minutes or seconds."""
         return not any(field.startswith("*") for field in self._fields.split()[:-3])
 
+    @property
+    def initial_when(self) -> datetime | None:
+        return self.next_time()
+
     def seed(self, now: datetime) -> Due | None:
         return self.next_time(now) if self.automatic else None
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Outcome
-from dovetail.behaviors.roles import CompletionHandler
+from dovetail.behaviors.roles import CompletionHandler, TaskOutcome
 from dovetail.errors import InvalidArgument, PayloadError
 from dovetail.model import Due, NewRun, Settle, State, Verdict
 
@@ -18,7 +18,7 @@ NEEDED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.
 logger = logging.getLogger("dovetail.worker")
 
 
-class Perpetual(CompletionHandler["Perpetual"]):
+class Perpetual(CompletionHandler["Perpetual"], native=True):
     """After each run, good or bad, schedule the next one, `every` after this one began.
 
     The end of a run and the next one are written in one unit, so the chain cannot be cut. With `automatic` any worker
@@ -40,6 +40,11 @@ class Perpetual(CompletionHandler["Perpetual"]):
                 f"{type(self).__name__} is automatic, and nobody gives its runs the parameter {needed[0]!r}: give it a"
                 " default, or schedule the first run yourself with automatic=False"
             )
+
+    @property
+    def initial_when(self) -> datetime | None:
+        """When the first run comes of a task that workers start; None for at once."""
+        return None
 
     def seed(self, now: datetime) -> Due | None:
         return timedelta() if self.automatic else None
@@ -76,8 +81,12 @@ class Perpetual(CompletionHandler["Perpetual"]):
         """When the next run comes, if the body did not say."""
         return max(self.every - outcome.took, timedelta())
 
+    async def on_complete(self, execution: Any, outcome: TaskOutcome) -> bool:
+        """For subclasses to call: whether there is a next run. Their own answer decides."""
+        return not self.cancelled
+
     def follow_up(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
-        if self.cancelled:
+        if self.cancelled or self.declined:
             return None
         due = self.next_due(attempt, outcome) if self._next is None else self._next
         successor = self._successor(attempt, due)

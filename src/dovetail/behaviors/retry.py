@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
-from typing import Never, Self
+from typing import Any, Never, Self
 
 from dovetail import checks
 from dovetail.behaviors.base import Attempt, Outcome
 from dovetail.behaviors.raising import Snooze, members_of
-from dovetail.behaviors.roles import FailureHandler
+from dovetail.behaviors.roles import FailureHandler, TaskOutcome
 from dovetail.errors import InvalidArgument
 from dovetail.model import Due, Requeue, Verdict
 
@@ -25,7 +25,7 @@ class ForcedRetry(Exception):
     """Raised by `retry.after()` and `retry.at()`: the task asks to be tried again."""
 
 
-class Retry(FailureHandler["Retry"]):
+class Retry(FailureHandler["Retry"], native=True):
     """Try a run up to `attempts` times in all; None tries for ever.
 
         async def fetch(url: str, retry: Retry = Retry(attempts=3, delay=timedelta(seconds=5))) -> None: ...
@@ -107,10 +107,17 @@ class Retry(FailureHandler["Retry"]):
         """How long to wait before the next try. The body finds it in `delay`, and may set another."""
         return self.delay
 
-    def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+    async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
+        """For subclasses to call: whether the run is tried again. Their own answer decides."""
+        return self._is_tried_again_after(outcome.exception)
+
+    def _is_tried_again_after(self, error: BaseException | None) -> bool:
         if self.attempts is not None and self.attempt >= self.attempts:
-            return None
-        if (self._on is not None or self._not_on) and not self.covers(outcome.error):
+            return False
+        return (self._on is None and not self._not_on) or self.covers(error)
+
+    def recover(self, attempt: Attempt, outcome: Outcome) -> Verdict | None:
+        if self.declined or not self._is_tried_again_after(outcome.error):
             return None
         due = self.delay if self._forced is None else self._forced
         return Requeue(attempt.claim, attempt.number + 1, due, failure=outcome.failure)

@@ -1,19 +1,18 @@
 """Roles: the kinds of behavior of which a task may declare only one.
 
 Behaviors are best written with the hooks of `Behavior`. These bases also take the methods that docket gives them:
-`run` of a runtime, `handle_failure` of a failure handler, `on_complete` of a completion handler. They are called
-around the body; what becomes of the run is decided by `recover` and `follow_up`.
+`run` of a runtime, `handle_failure` of a failure handler, `on_complete` of a completion handler.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dovetail.behaviors.base import Behavior, Proceed
+from dovetail.behaviors.raising import Fail, raised
 from dovetail.injection.context import current_execution
 
 T = TypeVar("T", covariant=True)
@@ -32,36 +31,61 @@ class Runtime(Behavior, Generic[T]):
     """How the body is run. A subclass may define `run(execution, function, args, kwargs)`."""
 
     single = True
-    run: Callable[..., Awaitable[Any]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, native: bool = False, **kwargs: Any) -> None:
+        """`native` says that `run` stands there for subclasses to call: the hooks do the work."""
         super().__init_subclass__(**kwargs)
-        if "run" in vars(cls):
+        if "run" in vars(cls) and not native:
             cls.around = _run
+
+    async def run(
+        self, execution: Any, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return await function(*args, **kwargs)
 
 
 class FailureHandler(Behavior, Generic[T]):
-    """What happens after a failure. A subclass may define `handle_failure(execution, outcome)`, to be told of it."""
+    """What happens after a failure. A subclass may define `handle_failure(execution, outcome)`: it is told of the
+    failure, and answers whether the run goes on."""
 
     single = True
-    handle_failure: Callable[..., Awaitable[Any]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, native: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "handle_failure" in vars(cls):
-            cls.around = _tell_failure
+        cls.is_told = cls.is_told or ("handle_failure" in vars(cls) and not native)
+
+    async def handle_failure(self, execution: Any, outcome: TaskOutcome) -> bool:
+        return False
 
 
 class CompletionHandler(Behavior, Generic[T]):
-    """What happens at the end. A subclass may define `on_complete(execution, outcome)`, to be told of it."""
+    """What happens at the end. A subclass may define `on_complete(execution, outcome)`: it is told of a success, or of
+    a failure after which the run does not go on, and answers whether something follows."""
 
     single = True
-    on_complete: Callable[..., Awaitable[Any]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, native: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "on_complete" in vars(cls):
-            cls.around = _tell_end
+        cls.is_told = cls.is_told or ("on_complete" in vars(cls) and not native)
+
+    async def on_complete(self, execution: Any, outcome: TaskOutcome) -> bool:
+        return False
+
+
+async def tell(behaviors: Iterable[Behavior], execution: Any, outcome: TaskOutcome) -> None:
+    """Tell the handlers among behaviors how a body ended: the completion handler only if the run is over."""
+    handlers = list(behaviors)
+    goes_on = False
+    if outcome.exception is not None and raised(Fail, outcome.exception) is None:
+        for each in handlers:
+            if isinstance(each, FailureHandler):
+                each.declined = not await each.handle_failure(execution, outcome)
+                goes_on = goes_on or not each.declined
+    if goes_on:
+        return
+    for each in handlers:
+        if isinstance(each, CompletionHandler):
+            each.declined = not await each.on_complete(execution, outcome)
 
 
 async def _run(self: Runtime[Any], proceed: Proceed) -> Any:
@@ -71,27 +95,3 @@ async def _run(self: Runtime[Any], proceed: Proceed) -> Any:
         return await proceed()
 
     return await self.run(execution, function, execution.args, execution.kwargs)
-
-
-async def _tell_failure(self: FailureHandler[Any], proceed: Proceed) -> Any:
-    started = time.monotonic()
-    try:
-        return await proceed()
-    except Exception as error:
-        await self.handle_failure(current_execution.get(), _outcome(started, exception=error))
-        raise
-
-
-async def _tell_end(self: CompletionHandler[Any], proceed: Proceed) -> Any:
-    started = time.monotonic()
-    try:
-        result = await proceed()
-    except Exception as error:
-        await self.on_complete(current_execution.get(), _outcome(started, exception=error))
-        raise
-    await self.on_complete(current_execution.get(), _outcome(started, result))
-    return result
-
-
-def _outcome(started: float, result: Any = None, exception: BaseException | None = None) -> TaskOutcome:
-    return TaskOutcome(timedelta(seconds=time.monotonic() - started), result, exception)

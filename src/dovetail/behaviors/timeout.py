@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Self
 
 from dovetail import checks
@@ -17,7 +18,7 @@ TIMEOUT = "dovetail-timeout"
 """The header in which a call says how many microseconds its body may take."""
 
 
-class Timeout(Runtime["Timeout"]):
+class Timeout(Runtime["Timeout"], native=True):
     """Stop the body after `base`, and let the attempt fail with a TimeoutError.
 
     Covers the body, not its dependencies. It has nothing to do with the lease: a run may take as long as it likes. In
@@ -81,6 +82,12 @@ class Timeout(Runtime["Timeout"]):
         self._deadline = told
         if self._limit is not None:
             _reschedule(self._limit, told)
+
+    async def run(
+        self, execution: Any, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """For subclasses to call: the function, stopped when its time is up."""
+        return await Timeout.around(self, partial(function, *args, **kwargs))
 
     async def around(self, proceed: Proceed) -> Any:
         self.start()

@@ -48,6 +48,11 @@ class Hooks:
         yield from self.by_parameter.values()
         yield from self.wrappers
 
+    @property
+    def are_told(self) -> bool:
+        """Whether one of them has methods that are to be told how the body ended."""
+        return any(each.is_told for each in self)
+
     async def enter(self, stack: AsyncExitStack) -> None:
         """Enter the behaviors that are context managers of their own."""
         for name, each in list(self.by_parameter.items()):

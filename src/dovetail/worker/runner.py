@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail import middleware
-from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, blocked
+from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, TaskOutcome, blocked
 from dovetail.behaviors.raising import raised
+from dovetail.behaviors.roles import tell
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import CallTypes
 from dovetail.codec.references import MARK
@@ -164,6 +165,8 @@ class Runner:
         else:
             outcome = await self._perform(tenure, stage, args, kwargs, hooks)
         outcome.took = timedelta(seconds=self._clock.monotonic() - started)
+        if (hooks.by_parameter or hooks.wrappers) and hooks.are_told:
+            await self._tell(tenure, hooks, execution, outcome)
         if self._reporter.has_heard_of(claim.id):
             await self._reporter.conclude(claim.id)
         verdict = self._judge(tenure, task, attempt, outcome, hooks, execution)
@@ -252,6 +255,16 @@ class Runner:
         return result
 
     # Judging
+
+    async def _tell(self, tenure: Tenure, hooks: Hooks, execution: Execution[Any], outcome: Outcome) -> None:
+        """Let handlers know of an end that is not merely a stop. What they raise counts as the body's error."""
+        error = outcome.error
+        if tenure.reason is not None or (error is not None and not _is_failure(error)):
+            return
+        try:
+            await tell(hooks, execution, TaskOutcome(outcome.took, outcome.result, error))
+        except BaseException as broken:
+            outcome.error = broken
 
     def _judge(
         self, tenure: Tenure, task: Task, attempt: Attempt, outcome: Outcome, hooks: Hooks,
@@ -350,6 +363,13 @@ async def _ends_soon(running: asyncio.Future[Any]) -> bool:
     """Whether a function that was asked to end does so, while there is still time to write down what it says."""
     await asyncio.wait([running], timeout=LAST_MOMENT)
     return running.done()
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether an error is the body's own, as against one that says that it did not run, or not now."""
+    if not isinstance(error, Exception) or isinstance(error, (NotStarted, ProcessDied)):
+        return False
+    return blocked(error) is None and raised(Snooze, error) is None
 
 
 def _was_cancelled() -> bool:
