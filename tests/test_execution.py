@@ -706,3 +706,25 @@ async def test_a_run_whose_record_is_gone_ended_as_it_was_last_seen_to(docket: D
     execution.state = ExecutionState.CANCELLED
     with pytest.raises(ExecutionCancelled):
         await execution.get_result()
+
+
+# Being replaced
+
+
+async def test_a_body_can_ask_whether_its_run_was_replaced(docket: Docket, worker: Worker):
+    answers: list[bool] = []
+
+    async def work(rounds: int, execution: Execution[Any] = CurrentExecution()) -> None:
+        answers.append(await execution.is_superseded())
+        if rounds:
+            await docket.replace(work, datetime.now(UTC), "k")(rounds - 1)
+            answers.append(await execution.is_superseded())
+
+    await docket.add(work, key="k")(1)
+    await finish(worker)
+    assert answers == [False, True, False]
+
+
+async def test_an_execution_that_was_never_scheduled_is_not_superseded(docket: Docket):
+    await docket.add(greet, key="k")()
+    assert not await Execution(docket, greet, (), {}, "k", datetime.now(UTC)).is_superseded()

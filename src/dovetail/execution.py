@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeGuard, TypeVar, cast, overload
@@ -38,6 +38,7 @@ __all__ = [
     "compact_signature",
     "get_signature",
     "result_of",
+    "schedule_many",
 ]
 
 R = TypeVar("R")
@@ -224,6 +225,11 @@ class Execution(Refers, Generic[R]):
 
     # Reading
 
+    async def is_superseded(self) -> bool:
+        """Whether a newer run has the key: a body that is slow can ask, and stop."""
+        page = await self._docket.engine.find(RunQuery.newest_of(self._key))
+        return self.id is not None and bool(page.items) and page.items[0].id != self.id
+
     async def sync(self) -> None:
         """Read what has become of the run."""
         self.take_in(await self._read())
@@ -362,6 +368,17 @@ class Execution(Refers, Generic[R]):
                 elif event is None and (now := await self._read()) is not None and now.state is not told:
                     told = now.state
                     yield _state_now(self._key, now)
+
+
+async def schedule_many(
+    redis: Any, executions: Iterable[Execution[Any]], *, replace: bool, chunk_size: int | None = 1000
+) -> None:
+    """Put ready-made executions down, each on its own docket. For docket's users: what it calls a connection is not
+    needed, and `Docket.add_many` takes few round trips where this takes many."""
+    if chunk_size is not None:
+        checks.whole(chunk_size, "chunk_size", least=1)
+    for execution in executions:
+        await execution.schedule(replace=replace)
 
 
 @overload

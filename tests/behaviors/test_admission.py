@@ -186,7 +186,8 @@ async def test_a_refusal_says_who_was_refused_and_why(docket: Docket):
 
 
 def test_a_refusal_is_found_among_others():
-    refusal = ConcurrencyBlocked(None)
+    refusal = ConcurrencyBlocked(None, "orders", 2)
+    assert (refusal.concurrency_key, refusal.max_concurrent) == ("orders", 2)
     group = ExceptionGroup("several", [ValueError(), ExceptionGroup("inner", [KeyError(), refusal])])
     assert blocked(group) is refusal
     assert blocked(refusal) is refusal

@@ -39,6 +39,11 @@ class AdmissionBlocked(Exception):
 class ConcurrencyBlocked(AdmissionBlocked):
     """There is no room under a limit on concurrency."""
 
+    def __init__(self, execution: Any, concurrency_key: str, max_concurrent: int) -> None:
+        self.concurrency_key = concurrency_key
+        self.max_concurrent = max_concurrent
+        super().__init__(execution, f"the limit of {max_concurrent} at once on {concurrency_key!r}")
+
 
 def blocked(error: BaseException | None) -> AdmissionBlocked | None:
     """The refusal in an error, alone or among others."""

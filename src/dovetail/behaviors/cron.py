@@ -33,6 +33,10 @@ Overlap = Literal["queue", "skip"]
 Misfire = Literal["once", "all"]
 
 
+class InvalidExpression(InvalidArgument, CronSimError):
+    """A cron expression that cannot be read, or that no date ever matches."""
+
+
 class Cron(Perpetual):
     """Go at the times of a cron expression, in a time zone.
 
@@ -72,7 +76,7 @@ class Cron(Perpetual):
             return next(each for each in self._times(start) if each.astimezone(UTC) > start)
         except (CronSimError, StopIteration) as error:
             why = str(error) or "no date ever matches it"
-            raise InvalidArgument(f"the cron expression {self.expression!r} cannot be used: {why}") from None
+            raise InvalidExpression(f"the cron expression {self.expression!r} cannot be used: {why}") from None
 
     def _times(self, start: datetime) -> Iterator[datetime]:
         local = start.astimezone(self.tz)
@@ -85,10 +89,6 @@ class Cron(Perpetual):
     def _is_fixed(self) -> bool:
         """Whether the expression names times of day, and not every so many hours, minutes or seconds."""
         return not any(field.startswith("*") for field in self._fields.split()[:-3])
-
-    @property
-    def initial_when(self) -> datetime | None:
-        return self.next_time()
 
     def seed(self, now: datetime) -> Due | None:
         return self.next_time(now) if self.automatic else None

@@ -41,11 +41,6 @@ class Perpetual(CompletionHandler["Perpetual"], native=True):
                 " default, or schedule the first run yourself with automatic=False"
             )
 
-    @property
-    def initial_when(self) -> datetime | None:
-        """When the first run comes of a task that workers start; None for at once."""
-        return None
-
     def seed(self, now: datetime) -> Due | None:
         return timedelta() if self.automatic else None
 

@@ -1,5 +1,5 @@
 """The `dovetail` command. Imports nothing heavy until a command needs it."""
 
-from dovetail.cli.main import main
+from dovetail.cli.main import app, main
 
-__all__ = ["main"]
+__all__ = ["app", "main"]

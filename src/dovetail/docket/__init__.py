@@ -6,6 +6,7 @@ from dovetail.docket.grounds import DEFAULT_URL, EXECUTION_TTL
 from dovetail.docket.scheduling import Scheduled
 from dovetail.docket.sight import PENDING, DocketSnapshot, RunningExecution
 from dovetail.docket.steering import Steering
+from dovetail.model import WorkerInfo
 from dovetail.schedules import Schedules
 from dovetail.tasks import TaskCall
 
@@ -18,6 +19,7 @@ __all__ = [
     "RunningExecution",
     "Scheduled",
     "TaskCall",
+    "WorkerInfo",
 ]
 
 

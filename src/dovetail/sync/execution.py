@@ -107,6 +107,10 @@ class Execution(Refers, Generic[R]):
         """Put the call down on its docket, as `docket.add` would, or `docket.replace`."""
         return self._docket.carry(lambda _: self._handle.schedule(replace))
 
+    def is_superseded(self) -> bool:
+        """Whether a newer run has the key: a body that is slow can ask, and stop."""
+        return self._docket.carry(lambda _: self._handle.is_superseded())
+
     def sync(self) -> None:
         """Read what has become of the run."""
         self._docket.carry(lambda _: self._handle.sync())

@@ -23,19 +23,19 @@ class Lines:
             return
         arrow = "↬" if claim.attempt > 1 else "↪"
         extra = {**self._extra(execution), "docket.queue": claim.queue, "punctuality": late.total_seconds()}
-        logger.info("%s [%s] %s", arrow, format_duration(late), execution.call_repr(), extra=extra)
+        logger.info("%s [%s] %s", arrow, format_duration(late.total_seconds()), execution.call_repr(), extra=extra)
 
     def ended(self, execution: Execution[Any], outcome: Outcome, verdict: Verdict) -> None:
         goes_again = isinstance(verdict, Requeue) or bool(verdict.then)
         if (outcome.error is not None and not goes_again) or not logger.isEnabledFor(logging.INFO):
             return  # a failure that is final has been told as one
         arrow = "↫" if goes_again else "↩"
-        took = format_duration(outcome.took)
+        took = format_duration(outcome.took.total_seconds())
         extra = self._extra_at_end(execution, outcome, verdict.claim)
         logger.info("%s [%s] %s", arrow, took, execution.call_repr(), extra=extra)
 
     def failed(self, execution: Execution[Any], outcome: Outcome, claim: Claim) -> None:
-        took = format_duration(outcome.took)
+        took = format_duration(outcome.took.total_seconds())
         extra = self._extra_at_end(execution, outcome, claim)
         logger.error("↩ [%s] %s failed", took, execution.call_repr(), exc_info=outcome.error, extra=extra)
 
@@ -53,7 +53,6 @@ class Lines:
         return {**self._extra(execution), "docket.queue": claim.queue, "duration": outcome.took.total_seconds()}
 
 
-def format_duration(duration: timedelta) -> str:
+def format_duration(seconds: float) -> str:
     """Six wide: milliseconds below 100 s, then seconds."""
-    seconds = duration.total_seconds()
     return f"{seconds * 1000:6.0f}ms" if seconds < 100 else f"{seconds:6.0f}s "

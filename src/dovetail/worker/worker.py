@@ -205,6 +205,8 @@ class Worker:
         schedule_automatic_tasks: bool = True,
         enable_internal_instrumentation: bool = False,
         until_finished: bool = False,
+        healthcheck_port: int | None = None,
+        metrics_port: int | None = None,
         tasks: Iterable[str] = ("dovetail.tasks:standard_tasks",),
         fallback_task: str | None = None,
         message_batch: int = MESSAGE_BATCH,
@@ -219,9 +221,7 @@ class Worker:
         max_runs: int | None = None,
         max_age: timedelta | None = None,
         max_memory: int | None = None,
-        healthcheck_port: int | None = None,
         healthcheck_patience: timedelta = PATIENCE,
-        metrics_port: int | None = None,
     ) -> None:
         """A whole worker process: opens the docket, imports the tasks, and stops gracefully on SIGTERM and SIGINT.
 

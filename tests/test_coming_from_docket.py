@@ -1,0 +1,73 @@
+"""What docket's users import and call is there under `dovetail`."""
+
+from __future__ import annotations
+
+import importlib
+from datetime import UTC, datetime
+
+import pytest
+from cronsim import CronSimError
+
+from dovetail import Cron, Disposition, Docket, Execution
+from dovetail.dependencies import format_duration
+from dovetail.errors import InvalidArgument
+from dovetail.execution import schedule_many
+
+NAMES = {
+    "dovetail": "Agenda CallArgument ConcurrencyLimit Cooldown Cron CurrentDocket CurrentExecution CurrentWorker"
+    " CycleError Debounce Depends Disposition Docket Execution ExecutionCancelled ExecutionState ExponentialRetry"
+    " Logged Perpetual Progress RateLimit Retry Shared StrikeList TaskArgument TaskCall TaskKey TaskLogger Timeout"
+    " Worker testing",
+    "dovetail.agenda": "Agenda",
+    "dovetail.annotations": "Annotation Logged",
+    "dovetail.cli": "app",
+    "dovetail.dependencies": "AdmissionBlocked CompletionHandler ConcurrencyBlocked Dependency DependencyFunction"
+    " FailedDependency FailureHandler ForcedRetry Runtime SharedContext TaskOutcome current_docket current_execution"
+    " current_worker format_duration get_annotation_dependencies get_dependency_parameters"
+    " get_single_dependency_of_type get_single_dependency_parameter_of_type resolved_dependencies"
+    " validate_dependencies",
+    "dovetail.docket": "Docket DocketSnapshot RunningExecution WorkerInfo",
+    "dovetail.execution": "Disposition Execution ExecutionCancelled ExecutionProgress ExecutionState ProgressEvent"
+    " StateEvent TaskCall TaskFunction compact_signature get_signature schedule_many",
+    "dovetail.instrumentation": "TASKS_ADDED TASK_DURATION QUEUE_DEPTH healthcheck_server metrics_server",
+    "dovetail.strikelist": "LiteralOperator Operator Restore Strike StrikeInstruction StrikeList",
+    "dovetail.tasks": "fail sleep standard_tasks trace",
+    "dovetail.testing": "assert_no_tasks assert_task_count assert_task_not_scheduled assert_task_scheduled",
+    "dovetail.worker": "MESSAGE_BATCH Worker default_fallback_task",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_the_names_of_docket_are_where_they_were(module: str):
+    imported = importlib.import_module(module)
+    assert [name for name in NAMES[module].split() if not hasattr(imported, name)] == []
+
+
+async def noop() -> None: ...
+
+
+@pytest.mark.parametrize("expression", ["every tuesday", "* * *", "60 * * * *", "0 0 31 2 *", "@reboot"])
+def test_an_expression_that_cannot_be_is_an_error_of_cronsim_too(expression: str):
+    with pytest.raises(CronSimError) as caught:
+        Cron(expression)
+    assert isinstance(caught.value, InvalidArgument)
+
+
+def test_a_duration_is_formatted_from_seconds():
+    assert format_duration(0.25) == "   250ms"
+
+
+async def test_ready_made_executions_are_put_down_together(docket: Docket):
+    later = datetime(2040, 1, 1, tzinfo=UTC)
+    executions = [Execution(docket, noop, (), {}, key, later) for key in ("a", "b", "a")]
+    await schedule_many(None, executions, replace=False)
+    assert [each.disposition for each in executions] == [
+        Disposition.SCHEDULED, Disposition.SCHEDULED, Disposition.ALREADY_SCHEDULED,
+    ]  # fmt: skip
+    await schedule_many(None, executions, replace=True)
+    assert {each.disposition for each in executions} == {Disposition.SCHEDULED}
+
+
+async def test_a_chunk_holds_something():
+    with pytest.raises(InvalidArgument, match="chunk_size"):
+        await schedule_many(None, [], replace=False, chunk_size=0)
