@@ -29,7 +29,7 @@ async def hear(told: Told) -> None:
 
 def order(task: Any, *args: Any) -> bytes:
     claim = Claim("id", 1, "key", task.__name__, b"", 1, NOW)
-    return framed(Order(task.__module__, task.__name__, claim, args, {}, {}, "worker", {}))
+    return framed(Order(task.__module__, task.__name__, claim, args, {}, {}, "worker", {}, {}))
 
 
 async def result_of(processes: Processes, task: Any, *args: Any) -> Any:
@@ -52,7 +52,7 @@ async def test_a_process_is_replaced_after_so_many_runs(processes: Processes):
 
 
 async def test_a_module_that_cannot_be_imported_there_is_an_error_of_the_body(processes: Processes):
-    letter = framed(Order("no.such", "task", Claim("id", 1, "key", "task", b"", 1, NOW), (), {}, {}, "worker", {}))
+    letter = framed(Order("no.such", "task", Claim("id", 1, "key", "task", b"", 1, NOW), (), {}, {}, "worker", {}, {}))
     answer = await processes.carry_out(letter, hear, is_urgent=lambda: False)
     assert isinstance(answer, Raised)
     assert isinstance(got(answer), ModuleNotFoundError)
