@@ -14,13 +14,15 @@ from dovetail import (
     Docket,
     ExponentialRetry,
     Perpetual,
+    Progress,
     Retry,
     Timeout,
     Worker,
     instrumentation,
 )
 from dovetail.clock import VirtualClock
-from dovetail.model import Claim, Failure, Finished, Requeue
+from dovetail.model import Claim, Failure, Finished, Requeue, Settle, State
+from dovetail.worker.roster import Reason
 from dovetail.worker.telemetry import Telemetry
 from tests.by_hand import ByHand, at_work, finish, soon, until
 from tests.conftest import MakeWorker
@@ -180,6 +182,30 @@ async def test_a_run_that_is_handed_back_has_ended_and_begins_again(
     await finish(make_worker(name="next"))
     assert attempts(measured, worker="worker") == {"started": 1, "completed": 1}
     assert attempts(measured, worker="next") == {"started": 1, "completed": 1, "succeeded": 1}
+    assert has_ended_well(measured)
+
+
+async def test_a_run_that_is_stopped_once_its_body_is_over_has_completed(
+    still: Docket, by_hand: ByHand, measured: Measurements
+):
+    concluding = asyncio.Event()
+    written: list[Any] = []
+
+    async def report(reports: Any) -> Any:
+        if written:  # the first is written at once, the others when the body is over
+            concluding.set()
+            await asyncio.Event().wait()
+        written.append(reports)
+
+    async def count(progress: Progress = Progress()) -> None:
+        await progress.increment()
+        await progress.increment()
+
+    still.engine.report = report  # type: ignore[method-assign]
+    await still.add(count)()
+    verdict = await by_hand.attempt(stop_for=Reason.STOP, once=concluding)
+    assert isinstance(verdict, Settle)
+    assert verdict.state is State.COMPLETED
     assert has_ended_well(measured)
 
 

@@ -14,11 +14,13 @@ from dovetail import Docket, Perpetual, Retry, Worker, instrumentation
 from dovetail.clock import VirtualClock
 from dovetail.errors import PayloadError
 from dovetail.instrumentation import TaskLabels, is_metering
-from dovetail.model import NewRun, Settle, State
+from dovetail.model import NewRun, QueueCount, Settle, State, Survey
+from dovetail.worker import telemetry as telemetry_module
 from dovetail.worker.roster import Reason
 from dovetail.worker.settler import Settler
 from dovetail.worker.telemetry import Telemetry
-from tests.by_hand import ByHand, at_work, finish, until
+from tests.by_hand import ByHand, at_work, finish, soon, until
+from tests.conftest import MakeWorker
 from tests.observe.conftest import Measurements
 
 LATER = datetime.now(UTC) + timedelta(hours=1)
@@ -263,6 +265,50 @@ async def test_depths_and_ages_are_told_by_a_worker(docket: Docket, worker: Work
     ages = {each["docket.queue"]: point.value for each, point in measured.of("dovetail_oldest_queued_age")}
     assert 300 <= ages["mail"] < 310
     assert ages.get("default", 0) == 0
+
+
+async def test_when_the_worker_has_ended_the_gauges_say_that_nothing_is_left(
+    docket: Docket, make_worker: MakeWorker, measured: Measurements
+):
+    docket.heartbeat_interval = timedelta(minutes=1)  # after the first look there is no other
+    await docket.add_many([docket.call(work, queue="many")() for _ in range(5)])
+    await finish(make_worker())
+    assert [point.value for _, point in measured.of("docket_queue_depth")] == [0]
+    ages = {each["docket.queue"]: point.value for each, point in measured.of("dovetail_oldest_queued_age")}
+    assert ages.get("many", 0) == 0
+
+
+async def test_what_is_due_is_counted_also_while_every_worker_is_full(
+    docket: Docket, make_worker: MakeWorker, measured: Measurements
+):
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await go_on.wait()
+
+    async with at_work(make_worker(concurrency=1)):
+        await docket.add(wait)()
+        await soon(started.wait())
+        await docket.add(work, when=datetime.now(UTC) + timedelta(milliseconds=20))()
+        await until(lambda: measured_now(measured, "docket_queue_depth") == 1)
+        go_on.set()
+
+
+def test_queues_that_are_one_too_many_are_told_of_together(measured: Measurements, monkeypatch: pytest.MonkeyPatch):
+    def waiting(**minutes: int) -> Survey:
+        now = datetime.now(UTC)
+        due = {queue: now - timedelta(minutes=each) for queue, each in minutes.items()}
+        return Survey(now, [QueueCount(queue, State.QUEUED, 1, since) for queue, since in due.items()], [])
+
+    monkeypatch.setattr(telemetry_module, "MOST_QUEUES", 2)
+    telemetry = Telemetry({"docket.name": "tests"})
+    telemetry.surveyed(waiting(a=1, b=2, c=3, d=4))
+    telemetry.surveyed(waiting(b=1, c=5))
+    ages = {labels["docket.queue"]: point.value for labels, point in measured.of("dovetail_oldest_queued_age")}
+    # A gauge keeps its last value, which may be of a queue of another test.
+    assert (ages["a"], ages["b"], ages["(others)"]) == (0, 60, 300)
+    assert not {"c", "d"} & ages.keys()
 
 
 async def test_nobody_is_asked_unless_somebody_measures(docket: Docket, worker: Worker):

@@ -75,7 +75,7 @@ has no archive refuses a run that asks for one.
 
 **find** sees every run that is kept, filtered and paged by a cursor that is stable while runs come and go, and while
 they go to the archive. Tags are found by looking at one run after the other: no index is kept for them. A survey counts
-what is not in the archive.
+what is not in the archive; what is due counts as queued there, though nobody may have looked at it since.
 
 **standing** says where a live run stands: how many are before it in its queue or in the line of the limit that it is
 parked on, how full each of its limits is and by whom, and which workers there are. All of it was so at one moment. The

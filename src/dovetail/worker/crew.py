@@ -200,6 +200,7 @@ class Crew:
         await self._flush(settling)
         for helper in helpers:
             helper.cancel()
+        await self.surveyor.look_again()
         self._stop_beating()
         await pulse
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -168,7 +169,8 @@ class Runner:
         if (hooks.by_parameter or hooks.wrappers) and hooks.are_told:
             await self._tell(tenure, hooks, execution, outcome)
         if self._reporter.has_heard_of(claim.id):
-            await self._reporter.conclude(claim.id)
+            with suppress(asyncio.CancelledError):  # the body is over: to stop it now comes too late
+                await self._reporter.conclude(claim.id)
         verdict = self._judge(tenure, task, attempt, outcome, hooks, execution)
         self.telemetry.ended(claim, outcome, verdict)
         return verdict

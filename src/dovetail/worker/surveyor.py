@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from dovetail.clock import Clock
@@ -14,6 +16,8 @@ from dovetail.worker.telemetry import Telemetry
 
 SHARE = 50
 """A survey counts every run. It takes one part in so many of the time, however many there are."""
+QUICK = timedelta(milliseconds=200)
+"""What a survey may take for there to be one more at the end."""
 
 
 class Surveyor:
@@ -24,11 +28,21 @@ class Surveyor:
         self._clock = clock
         self._telemetry = telemetry
         self._interval = interval
+        self._took = timedelta()
 
     async def run(self) -> None:
         while True:
-            took = await self._look() if is_metering() else timedelta()
-            await self._clock.rest(None, max(self._interval(), took * SHARE))
+            if is_metering():
+                self._took = await self._look()
+            await self._clock.rest(None, max(self._interval(), self._took * SHARE))
+
+    async def look_again(self) -> None:
+        """Once more before the worker ends, as nobody else may be there to say that nothing is left; unless that would
+        hold it up."""
+        if is_metering() and self._took < QUICK:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._look()
 
     async def _look(self) -> timedelta:
         began = self._clock.monotonic()

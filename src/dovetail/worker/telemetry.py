@@ -45,6 +45,11 @@ from dovetail.tasks import Task
 from dovetail.worker.counts import Gathering
 from dovetail.worker.roster import SUSPECT
 
+MOST_QUEUES = 100
+"""Queues whose oldest run is told of for itself: each is a time series for as long as the process lives."""
+OTHERS = "(others)"
+"""The name under which the others are told of."""
+
 
 class Telemetry:
     """Spans and measurements of one worker."""
@@ -56,7 +61,7 @@ class Telemetry:
         self._docket = {name: value for name, value in self._labels.items() if name == "docket.name"}
         self._claiming = {**self._labels, "dovetail.operation": "claim"}
         self._finishing = {**self._labels, "dovetail.operation": "finish"}
-        self._queues: set[str] = set()
+        self._waited: dict[str, float] = {}
 
     def begin(self) -> None:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
@@ -194,11 +199,20 @@ class Telemetry:
         survey = survey.but(counts=[each for each in survey.counts if each.queue != QUEUE])
         QUEUE_DEPTH.set(survey.count(State.QUEUED), self._docket)
         SCHEDULE_DEPTH.set(survey.count(State.SCHEDULED), self._docket)
-        ages = _ages(survey)
-        self._queues |= ages.keys()
-        for queue in self._queues:  # one that is empty by now says so
-            OLDEST_QUEUED_AGE.set(ages.get(queue, 0.0), {**self._docket, "docket.queue": queue})
+        for queue, age in self._ages(survey).items():
+            OLDEST_QUEUED_AGE.set(age, {**self._docket, "docket.queue": queue})
         CACHE_SIZE.set(Task.known(), {"cache": "signature"})
+
+    def _ages(self, survey: Survey) -> Mapping[str, float]:
+        """For how long the first of what is due has waited, by queue, in seconds. A queue that is empty by now says so,
+        and those that are one too many are told of together: there may be one for each customer."""
+        self._waited = dict.fromkeys(self._waited, 0.0)
+        for queue, age in _waiting(survey).items():
+            if queue in self._waited or len(self._waited) < MOST_QUEUES:
+                self._waited[queue] = age
+            else:
+                self._waited[OTHERS] = max(self._waited.get(OTHERS, 0.0), age)
+        return self._waited
 
 
 V = TypeVar("V", Verdict, Verdict | None)
@@ -211,8 +225,7 @@ def carried_on(verdict: V) -> V:
     return verdict.but(then=tuple(run.but(headers={**run.headers, **carried}) for run in verdict.then))
 
 
-def _ages(survey: Survey) -> dict[str, float]:
-    """For how long the first of what is due has waited, by queue, in seconds."""
+def _waiting(survey: Survey) -> dict[str, float]:
     ages: dict[str, float] = {}
     for each in survey.counts:
         if each.state in (State.QUEUED, State.SCHEDULED) and each.oldest_due is not None:

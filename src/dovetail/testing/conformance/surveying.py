@@ -28,6 +28,14 @@ class Surveying(Fixtures):
         survey = await engine.survey()
         assert (survey.count(State.RUNNING), survey.count(State.SCHEDULED)) == (1, 3)
 
+    async def test_what_is_due_counts_as_queued_though_nobody_has_looked_since(
+        self, engine: Engine, clock: VirtualClock
+    ) -> None:
+        await place(engine, a_run("1", due=MINUTE), a_run("2", due=2 * MINUTE), a_run("3"))
+        clock.jump(MINUTE)
+        survey = await engine.survey()
+        assert (survey.count(State.QUEUED), survey.count(State.SCHEDULED)) == (2, 1)
+
     async def test_each_queue_is_counted_for_itself(self, engine: Engine) -> None:
         await place(engine, *(a_run(f"x{n}", queue="x") for n in range(3)), a_run("y", queue="y"))
         await take(engine, 1, queues=["x"])

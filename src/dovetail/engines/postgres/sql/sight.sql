@@ -11,9 +11,12 @@ SELECT run, attempt, at, worker, type, message, traceback FROM {schema}.error
 WHERE docket = $1 AND run = ANY ($2::text[]) ORDER BY run, number
 
 -- name: counts
-SELECT queue, state, COUNT(*), MIN(due) FROM {schema}.present_run
+-- What has become due joins the others only when somebody claims.
+SELECT queue, CASE WHEN state = 'scheduled' AND parked_on IS NULL AND due <= $2 THEN 'queued' ELSE state END,
+    COUNT(*), MIN(due)
+FROM {schema}.present_run
 WHERE docket = $1 AND (expires IS NULL OR expires > $2)
-GROUP BY queue, state ORDER BY queue, state
+GROUP BY 1, 2 ORDER BY 1, 2
 
 -- name: archived
 SELECT COUNT(*) FROM {schema}.archive WHERE docket = $1

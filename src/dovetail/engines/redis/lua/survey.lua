@@ -11,10 +11,13 @@ for _, id in ipairs(found) do
     local run = run_of(id)
     if run then
         if not is_past(run) then
-            local name = run.state .. ' ' .. run.queue
+            -- What has become due joins the others only when somebody claims.
+            local is_due = run.state == 'scheduled' and not run.parked and due_of(run) <= now
+            local state = is_due and 'queued' or run.state
+            local name = state .. ' ' .. run.queue
             local count = counts[name]
             if not count then
-                count = { run.queue, run.state, 0, run.due }
+                count = { run.queue, state, 0, run.due }
                 counts[name] = count
             end
             count[3] = count[3] + 1

@@ -10,9 +10,12 @@ SELECT COALESCE(
 
 -- name: counts
 -- takes docket, now
-SELECT queue, state, COUNT(*), MIN(due) FROM dovetail_run
+-- What has become due joins the others only when somebody claims.
+SELECT queue, CASE WHEN state = 'scheduled' AND parked_on IS NULL AND due <= ?2 THEN 'queued' ELSE state END,
+    COUNT(*), MIN(due)
+FROM dovetail_run
 WHERE docket = ?1 AND (expires IS NULL OR expires > ?2)
-GROUP BY queue, state ORDER BY queue, state
+GROUP BY 1, 2 ORDER BY 1, 2
 
 -- name: workers
 -- takes docket
