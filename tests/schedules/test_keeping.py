@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dovetail import ConcurrencyLimit, Cron, CurrentExecution, Disposition, Docket, Execution, Perpetual, Worker
+from dovetail import ConcurrencyLimit, Cron, CurrentExecution, Disposition, Docket, Execution, Perpetual, Retry, Worker
 from dovetail.clock import VirtualClock
 from dovetail.engine import Countable
 from dovetail.errors import (
@@ -145,8 +145,8 @@ async def test_schedules_are_listed_by_name(still: Docket):
     assert [schedule.name for schedule in await still.schedules.list()] == ["a", "b", "c"]
 
 
-async def test_other_runs_in_their_queue_are_no_schedules(still: Docket):
-    await still.add(report, queue=QUEUE, key="dovetail.schedule:nightly")("sales")
+async def test_other_runs_under_their_keys_are_no_schedules(still: Docket):
+    await still.add(report, key="dovetail.schedule:nightly")("sales")
     await still.schedules.add("hourly", report, every=HOUR)("sales")
     assert [schedule.name for schedule in await still.schedules.list()] == ["hourly"]
     assert await still.schedules.get("nightly") is None
@@ -396,7 +396,7 @@ async def ticking(docket: Docket) -> Claim:
 
 
 async def conclude(docket: Docket, claim: Claim) -> None:
-    await docket.engine.finish([Ticker(docket.codec, docket.clock).verdict(claim)])
+    await docket.engine.finish([Ticker(docket.engine, docket.codec, docket.clock).verdict(claim)])
 
 
 async def test_a_change_while_it_ticks_counts_from_the_next_time_on(still: Docket, worker: Worker, clock: VirtualClock):
@@ -511,6 +511,40 @@ async def test_runs_that_queue_go_one_after_the_other(still: Docket, worker: Wor
     began = await with_a_long_run(still, worker, clock, "queue")
     assert [hour for hour, _ in began] == [1, 2, 3, 4]
     assert all(minute >= 210 for _, minute in began[1:])
+
+
+async def test_none_overtakes_a_run_that_waits_to_be_tried_again(still: Docket, worker: Worker, clock: VirtualClock):
+    began: list[int] = []
+    last_began = asyncio.Event()
+
+    async def stumble(
+        execution: Execution[None] = CurrentExecution(), retry: Retry = Retry(attempts=2, delay=150 * MINUTE)
+    ) -> None:
+        began.append(round((execution.when - START) / HOUR))
+        if began == [1]:
+            raise ValueError("not yet")
+        if began[-1] == 4:
+            last_began.set()
+
+    await still.schedules.add("hourly", stumble, every=HOUR, until=START + 4 * HOUR)()
+    async with elapsed(worker, clock, 6 * HOUR):
+        await soon(last_began.wait())
+    assert began == [1, 1, 2, 3, 4]
+
+
+async def test_a_run_whose_predecessor_is_cancelled_goes(still: Docket, worker: Worker, clock: VirtualClock):
+    async def stumble(what: str, retry: Retry = Retry(attempts=2, delay=DAY)) -> None:
+        seen.append((what, clock.now()))
+        raise ValueError("not yet")
+
+    await still.schedules.add("hourly", stumble, every=HOUR)("sales")
+    await let_pass(worker, clock, 2 * HOUR)
+    assert hours() == [1]
+    waiting, second = await still.find_all(RunQuery(tasks=("stumble",)))
+    assert (waiting.state, second.state, second.parents) == (State.SCHEDULED, State.WAITING, (waiting.id,))
+    await still.cancel(waiting.key)
+    await let_pass(worker, clock, SECOND)
+    assert hours() == [1, 2]
 
 
 async def test_a_time_that_passes_while_a_run_is_at_it_can_be_left_out(

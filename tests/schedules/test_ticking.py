@@ -204,6 +204,13 @@ def test_runs_that_queue_have_keys_of_their_own_and_one_place():
     assert [(limit.key, limit.capacity, limit.drop) for limit in run.limits] == [("schedule:nightly", 1, False)]
 
 
+def test_runs_that_queue_wait_for_one_another():
+    first, second = tick(hourly(overlap="queue", misfire="all"), NOON + HOUR, "the one before").runs
+    assert (first.after, first.after_failure) == (("the one before",), True)
+    assert (second.after, second.after_failure) == ((first.id,), True)
+    assert [run.after for run in tick(hourly(overlap="allow", misfire="all"), NOON + HOUR).runs] == [(), ()]
+
+
 def test_runs_that_must_not_overlap_share_a_key():
     (run,) = tick(hourly(overlap="skip"), NOON).runs
     assert run.key == "schedule:nightly"

@@ -8,6 +8,7 @@ import pytest
 
 from dovetail import Docket
 from dovetail.clock import VirtualClock
+from dovetail.errors import UnknownParent
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.roster import Tenure
 from dovetail.worker.ticker import PUT_BACK, Ticker
@@ -20,7 +21,7 @@ async def work() -> None: ...
 
 @pytest.fixture
 def ticker(still: Docket, clock: VirtualClock) -> Ticker:
-    return Ticker(still.codec, clock)
+    return Ticker(still.engine, still.codec, clock)
 
 
 @pytest.fixture
@@ -68,6 +69,12 @@ async def test_a_schedule_whose_end_the_store_does_not_take_tries_again(ticker: 
     failed = ticker.given_up(OTHER, ValueError("no"))
     assert isinstance(failed, Settle)
     assert failed.state is State.FAILED
+
+
+async def test_a_predecessor_that_is_gone_by_now_is_not_waited_for(ticker: Ticker, claim: Claim):
+    verdict = ticker.given_up(claim, UnknownParent("the run before"))
+    assert isinstance(verdict, Settle)
+    assert [(run.task, run.after) for run in verdict.then] == [("work", ()), ("dovetail.schedule", ())]
 
 
 async def test_a_tick_is_not_handed_back(ticker: Ticker, claim: Claim):

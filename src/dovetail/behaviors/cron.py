@@ -14,7 +14,7 @@ from dovetail.behaviors.base import Arguments, Attempt, Outcome
 from dovetail.behaviors.perpetual import Perpetual
 from dovetail.clock import from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType
-from dovetail.model import Due, NewRun
+from dovetail.model import Claim, Due, NewRun
 
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -101,7 +101,7 @@ class Cron(Perpetual):
 
     def next_due(self, attempt: Attempt, outcome: Outcome) -> Due:
         # Never before the slot that this run was for: no slot runs twice, whatever the clocks say.
-        slot = _slot(attempt)
+        slot = slot_of(attempt.claim)
         now = from_microseconds(attempt.clock.microseconds())
         # Of a run that was tried again only the slot tells when it began.
         began = slot if attempt.number > 1 else max(now - outcome.took, slot)
@@ -110,9 +110,10 @@ class Cron(Perpetual):
         return self.next_time(now) if overlapped and self.overlap == "skip" else following
 
 
-def _slot(attempt: Attempt) -> datetime:
-    told = attempt.claim.headers.get(SLOT)
-    return attempt.claim.due if told is None else datetime.fromisoformat(told)
+def slot_of(claim: Claim) -> datetime:
+    """The time that a run is for: a retry has another due time, and is still for the same."""
+    told = claim.headers.get(SLOT) if claim.headers else None
+    return claim.due if told is None else datetime.fromisoformat(told).astimezone(UTC)
 
 
 def _real(wall: datetime) -> datetime:

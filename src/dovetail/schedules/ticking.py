@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,12 +23,13 @@ class Ticked:
     following: Definition | None
 
 
-def tick(schedule: Definition, now: datetime) -> Ticked:
-    """Its times that have come, as its misfire policy wants them, and the one that is next."""
+def tick(schedule: Definition, now: datetime, predecessor: str | None = None) -> Ticked:
+    """Its times that have come, as its misfire policy wants them, and the one that is next. With a predecessor, the run
+    of the time before is not over yet."""
     if schedule.paused is not None:
         return Ticked((), schedule)
     slots = _slots(schedule, now)
-    runs = tuple(schedule.run_at(slot) for slot in slots)
+    runs = tuple(_in_line(schedule, slots, predecessor))
     # Never before the time that this was for: none comes twice, whatever the clocks say.
     reached = max(schedule.slot, now) if schedule.misfire == "once" or not slots else slots[-1]
     following = schedule.timing.next_after(reached)
@@ -36,6 +38,17 @@ def tick(schedule: Definition, now: datetime) -> Ticked:
     if runs:
         schedule = schedule.but(last_time=slots[-1], last_key=runs[-1].key)
     return Ticked(runs, schedule.but(slot=following))
+
+
+def _in_line(schedule: Definition, slots: list[datetime], predecessor: str | None) -> Iterator[NewRun]:
+    """The runs of these times. Those that queue wait for one another, also while one waits to be tried again."""
+    for slot in slots:
+        run = schedule.run_at(slot)
+        if predecessor is not None:
+            run = run.but(after=(predecessor,), after_failure=True)
+        if schedule.overlap == "queue":
+            predecessor = run.id
+        yield run
 
 
 def _slots(schedule: Definition, now: datetime) -> list[datetime]:

@@ -91,7 +91,7 @@ class Crew:
         runner.is_stopping = lambda: self._stop_requests > 0
         self.tally = Tally()
         attend = completing(runner.run if budget is None else budget.around(runner.run), telemetry, self.tally)
-        self._ticker = Ticker(docket.codec, self._clock)
+        self._ticker = Ticker(docket.engine, docket.codec, self._clock)
         attend = self._ticker.around(attend)
         if isinstance(self._clock, VirtualClock):
             attend = _accompanied(attend, self._clock)

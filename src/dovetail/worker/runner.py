@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail import middleware
 from dovetail.behaviors import AdmissionBlocked, Attempt, Fail, Outcome, Snooze, TaskOutcome, blocked
+from dovetail.behaviors.cron import slot_of
 from dovetail.behaviors.raising import raised
 from dovetail.behaviors.roles import tell
 from dovetail.clock import Clock, from_microseconds
@@ -178,7 +179,7 @@ class Runner:
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
         # Not Execution[Any](...): to subscript a class costs as much as to make one.
         execution: Execution[Any] = Execution(
-            self._docket, task.function, args, kwargs, claim.key, claim.due, claim.attempt, claim.headers or None,
+            self._docket, task.function, args, kwargs, claim.key, slot_of(claim), claim.attempt, claim.headers or None,
             claim.redelivered, claim.task, claim.epoch,
         )  # fmt: skip
         execution.id = claim.id

@@ -8,9 +8,12 @@ from typing import Any
 
 from dovetail.clock import Clock, from_microseconds
 from dovetail.codec import Codec
+from dovetail.engine import Engine
+from dovetail.errors import EngineUnavailable, OutcomeUnknown, UnknownParent
 from dovetail.failures import failure_of
-from dovetail.model import Claim, Requeue, Settle, State, Verdict
+from dovetail.model import Claim, Requeue, RunQuery, Settle, State, Verdict
 from dovetail.schedules.definition import TASK, Definition
+from dovetail.schedules.keeping import LIVE
 from dovetail.schedules.ticking import tick
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Attend, Tenure
@@ -19,11 +22,15 @@ from dovetail.worker.telemetry import Telemetry, carried_on
 PUT_BACK = timedelta(seconds=5)
 """How long a schedule that this worker cannot read waits for another worker, or for a newer version of this one."""
 
+PAUSE = timedelta(seconds=1)
+"""From one look at a store that is away to the next."""
+
 
 class Ticker:
     """Judges the claims of schedules, and leaves all others to the runner."""
 
-    def __init__(self, codec: Codec, clock: Clock) -> None:
+    def __init__(self, engine: Engine, codec: Codec, clock: Clock) -> None:
+        self._engine = engine
         self._codec = codec
         self._clock = clock
         self.telemetry = Telemetry()
@@ -36,13 +43,30 @@ class Ticker:
         return tick_or_attend
 
     async def _tick(self, claim: Claim) -> Verdict:
-        return self.verdict(claim)
+        return self.verdict(claim, await self._predecessor(claim))
 
-    def verdict(self, claim: Claim) -> Verdict:
+    async def _predecessor(self, claim: Claim) -> str | None:
+        """The run of the time before, if it is not over and its schedule lets one run at a time."""
+        try:
+            schedule = Definition.read(self._codec, claim.payload)
+        except Exception:
+            return None  # the verdict speaks of it
+        if schedule.overlap != "queue" or schedule.last_key is None:
+            return None
+        while True:
+            try:
+                found = await self._engine.find(RunQuery(keys=(schedule.last_key,), states=LIVE))
+            except (EngineUnavailable, OutcomeUnknown) as error:
+                logger.warning("%r cannot tell whether its last run is over, trying again: %s", claim.key, error)
+                await self._clock.sleep(PAUSE)
+            else:
+                return next((run.id for run in found.items), None)
+
+    def verdict(self, claim: Claim, predecessor: str | None = None) -> Verdict:
         """The runs that are due and the next tick, in one unit."""
         try:
             schedule = Definition.read(self._codec, claim.payload)
-            ticked = tick(schedule, from_microseconds(self._clock.microseconds()))
+            ticked = tick(schedule, from_microseconds(self._clock.microseconds()), predecessor)
             following = () if ticked.following is None else (ticked.following.waiting(self._codec),)
         except Exception:
             # No schedule ends because of an error of ours, or of a time zone that is not known here.
@@ -56,6 +80,8 @@ class Ticker:
 
     def given_up(self, claim: Claim, error: Exception) -> Verdict:
         """What is said of a claim whose end the store does not take: a run fails, a schedule tries again later."""
+        if isinstance(error, UnknownParent) and claim.task == TASK:
+            return self.verdict(claim)  # the run that was to be waited for is over by now, and its record gone
         if claim.task == TASK:
             return Requeue(claim, claim.attempt, PUT_BACK)
         return Settle(claim, State.FAILED, failure=failure_of(error))

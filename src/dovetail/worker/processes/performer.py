@@ -15,6 +15,7 @@ from uncalled_for import SharedContext
 
 from dovetail.behaviors import Attempt, Behavior
 from dovetail.behaviors.base import Host
+from dovetail.behaviors.cron import slot_of
 from dovetail.clock import SYSTEM_CLOCK, from_microseconds
 from dovetail.errors import UsageError
 from dovetail.execution import Execution
@@ -180,7 +181,7 @@ def _is_portable(value: Any) -> bool:
 def _execution(order: Order, task: Task) -> Execution[Any]:
     claim = order.claim
     execution = Execution[Any](
-        cast("Any", NoDocket()), task.function, order.args, order.kwargs, claim.key, claim.due, claim.attempt,
+        cast("Any", NoDocket()), task.function, order.args, order.kwargs, claim.key, slot_of(claim), claim.attempt,
         claim.headers or None, claim.redelivered, claim.task, claim.epoch,
     )  # fmt: skip
     execution.id = claim.id
