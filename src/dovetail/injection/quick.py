@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from traceback import walk_tb
 from typing import Any, cast
 
 import uncalled_for
@@ -55,6 +56,12 @@ def _quick(dependency: Any) -> Quick | None:
     if type(dependency) is not _Depends or dependency.bindings or get_dependency_parameters(dependency.factory):
         return None
     return Quick(dependency.factory, dependency.factory, is_factory=True)
+
+
+def is_of_shared(error: BaseException) -> bool:
+    """Whether an error was raised in the making of something shared, however deep down that was asked for."""
+    making = _Shared.__aenter__.__code__
+    return any(frame.f_code is making for frame, _ in walk_tb(error.__traceback__))
 
 
 _UNREADY: Any = (AbstractAsyncContextManager, AbstractContextManager, Awaitable)

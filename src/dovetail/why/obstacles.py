@@ -47,6 +47,10 @@ def due_time(facts: Facts, run: Run) -> Iterator[Cause]:
             f" Attempt {run.attempt} is due {when}.",
             {"due": run.due, "attempt": run.attempt, "failed_attempt": last.attempt, "error": str(last.failure)},
         )
+    elif run.errors and run.attempt == run.errors[-1].attempt:
+        last = run.errors[-1]
+        text = f"It was put back {words.span(facts.at - last.at)} ago, at no cost: {last.failure}. It is due {when}."
+        yield Cause(CauseCode.SCHEDULED, text, {"due": run.due, "error": str(last.failure)})
     else:
         yield Cause(CauseCode.SCHEDULED, f"It is due {when}.", {"due": run.due})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from dovetail.engine import Transaction
@@ -15,41 +14,11 @@ from dovetail.injection import open_transactions
 from dovetail.model import Claim, Finished, Requeue, Settle, State, Verdict
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Attend, Tenure
+from dovetail.worker.setbacks import Setbacks
 from dovetail.worker.tally import Tally
 from dovetail.worker.telemetry import Telemetry
 
 T = TypeVar("T")
-
-
-LONGEST = timedelta(seconds=10)
-"""How long a run waits at most before its transaction is tried again."""
-SETBACKS = 20
-"""How often a transaction may fail to commit for reasons that may pass, before the run has failed."""
-REMEMBERED = 10_000
-
-
-class Setbacks:
-    """How often the transactions of runs could not be committed here. It costs them no attempt, so it is bounded."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def forget(self, claim: Claim) -> None:
-        self._counts.pop(claim.id, None)
-
-    def verdict(self, claim: Claim, error: Exception) -> Verdict:
-        count = self._counts.pop(claim.id, 0) + 1
-        if count >= SETBACKS:
-            return Settle(claim, State.FAILED, failure=failure_of(error))
-        self._counts[claim.id] = count
-        if len(self._counts) > REMEMBERED:
-            del self._counts[next(iter(self._counts))]
-        return Requeue(claim, claim.attempt, due=pause_after(count))
-
-
-def pause_after(count: int) -> timedelta:
-    """The first is tried again at once: a connection broke. Then it takes longer each time."""
-    return min(timedelta(milliseconds=50) * (2 ** (count - 1) - 1), LONGEST)
 
 
 def completing(attend: Attend, telemetry: Telemetry, tally: Tally) -> Attend:
@@ -93,13 +62,18 @@ async def _conclude(
     except (EngineUnavailable, OutcomeUnknown) as error:
         logger.warning("the transaction of the run %r may not have been committed: %s", claim.key, error)
         # If it was, the run is over, and this is refused. If not, nothing of it counts, and it goes again at no cost.
-        return setbacks.verdict(claim, error)
+        pause = setbacks.pause(claim)
+        return _failed(claim, error) if pause is None else Requeue(claim, claim.attempt, pause)
     except Exception as error:
         logger.error("the transaction of the run %r cannot be committed", claim.key, exc_info=error)
         setbacks.forget(claim)
-        return Settle(claim, State.FAILED, failure=failure_of(error))
+        return _failed(claim, error)
     setbacks.forget(claim)
     telemetry.answered(claim, answer)
     if answer is Finished.FENCED:
         logger.warning("what the run %r wrote was rolled back: its lease had lapsed, and the claim is void", claim.key)
     return None
+
+
+def _failed(claim: Claim, error: Exception) -> Verdict:
+    return Settle(claim, State.FAILED, failure=failure_of(error))

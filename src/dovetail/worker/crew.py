@@ -105,6 +105,7 @@ class Crew:
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
             once=isinstance(budget, Round), shares=worker.shares, ageing=worker.ageing,
         )  # fmt: skip
+        runner.cannot_share = self.intake.brake.press
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,
             on_stop=lambda run_id: self.roster.stop(run_id, Reason.STOP),

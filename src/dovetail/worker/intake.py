@@ -14,6 +14,7 @@ from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, Claimed
 from dovetail.queues import Queue
 from dovetail.schedules import QUEUE
+from dovetail.worker.brake import Brake
 from dovetail.worker.leftovers import Leftovers
 from dovetail.worker.logs import logger
 from dovetail.worker.roster import Roster
@@ -66,6 +67,8 @@ class Intake:
         self._sharing = Sharing((*shares, Queue(QUEUE))) if shares else None
         if self._sharing is not None:
             roster.freed = self._freed
+        self.brake = Brake(clock)
+        self._stopped = asyncio.Event()
         self.telemetry = Telemetry()
         self.moved = clock.monotonic()  # when a claim last came back: what health goes by
         self.tried = self.moved  # the same, or when it last failed
@@ -83,12 +86,16 @@ class Intake:
 
     def stop(self) -> None:
         self._stopping = True
+        self._stopped.set()
         self._hint.set()
         self._roster.has_room.set()
 
     async def run(self) -> None:
         while not self._stopping:
             await self._roster.has_room.wait()
+            if pause := self.brake.pause:
+                await self._clock.wait(self._stopped, pause)
+                continue
             room = min(self._roster.room, self._batch)
             if room <= 0:
                 self._roster.has_room.clear()

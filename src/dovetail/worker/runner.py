@@ -33,7 +33,8 @@ from dovetail.worker.processes import NotStarted, Processes
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.results import Results
 from dovetail.worker.roster import Reason, Tenure
-from dovetail.worker.setting import Setting, still_asked
+from dovetail.worker.setbacks import Setbacks
+from dovetail.worker.setting import Setting, SharedUnavailable, still_asked
 from dovetail.worker.soundness import sound
 from dovetail.worker.stage import Stage, Stages
 from dovetail.worker.telemetry import Telemetry, carried_on
@@ -82,10 +83,12 @@ class Runner:
         self._reporter = reporter or Reporter(docket.engine, clock)
         self._results = Results(docket.engine, docket.codec, docket.tasks)
         self._stages = Stages(docket, added or {}, self._reporter.report)
+        self._setbacks = Setbacks()
         self.processes = Processes()
         self.middleware = middleware.Hooks()
         self.telemetry = Telemetry(docket.labels())
         self.is_stopping: Callable[[], bool] = lambda: False
+        self.cannot_share: Callable[[], None] = lambda: None  # told when what tasks share could not be made
 
     async def run(self, tenure: Tenure) -> Verdict | None:
         """The verdict on a claim, or None if it is no longer ours to judge."""
@@ -317,6 +320,8 @@ class Runner:
         if isinstance(error, NotStarted):
             logger.error("the run %r is put back for %s: %s", claim.key, UNSTARTED_DELAY, error)
             return Requeue(claim, claim.attempt, UNSTARTED_DELAY)
+        if isinstance(error, SharedUnavailable) and tenure.reason is not Reason.STOP:
+            return self._without_shared(claim, error)
         if tenure.reason is Reason.STOP:
             failure = None if isinstance(error, asyncio.CancelledError) else failure_of(error)
             return Settle(claim, State.CANCELLED, failure=failure)
@@ -325,6 +330,15 @@ class Runner:
         if tenure.reason is Reason.SHUTDOWN or (self.is_stopping() and _was_cancelled()):
             return Requeue(claim, claim.attempt)  # handed back, at no cost
         return Settle(claim, State.CANCELLED)  # the body cancelled itself
+
+    def _without_shared(self, claim: Claim, error: SharedUnavailable) -> Verdict | None:
+        """Put back at no cost, so many times; then it fails like any other."""
+        self.cannot_share()
+        pause = self._setbacks.pause(claim)
+        if pause is None:
+            return None
+        logger.error("the run %r is put back, since what it shares with others cannot be made: %s", claim.key, error)
+        return Requeue(claim, claim.attempt, pause, failure=failure_of(error))
 
     def _store_result(self, task: Task, outcome: Outcome) -> None:
         """The result as bytes. If that cannot be, the run has completed all the same, and says what was wrong."""

@@ -10,9 +10,13 @@ from typing import Any
 from uncalled_for import FailedDependency, resolved_dependencies
 
 from dovetail.failures import failure_of
-from dovetail.injection.quick import MISSING, Quick, is_value, settled
+from dovetail.injection.quick import MISSING, Quick, is_of_shared, is_value, settled
 from dovetail.tasks import Task, TaskFunction
 from dovetail.worker.logs import logger
+
+
+class SharedUnavailable(ExceptionGroup[Exception]):
+    """What the tasks of a worker share could not be made. That is no fault of the run, and the body has not begun."""
 
 
 class Setting:
@@ -78,7 +82,8 @@ def _raise_together(failed: list[FailedDependency]) -> None:
     if failed:
         names = ", ".join(each.parameter for each in failed)
         causes = "; ".join(str(failure_of(each.error)) for each in failed)
-        raise ExceptionGroup(
+        kind = SharedUnavailable if any(is_of_shared(each.error) for each in failed) else ExceptionGroup
+        raise kind(
             f"Failed to resolve dependencies for parameter(s): {names} ({causes})", [each.error for each in failed]
         )
 

@@ -20,7 +20,7 @@ from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown, UsageError
 from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new_id
-from dovetail.worker import completing
+from dovetail.worker import setbacks
 from tests.engines.postgres.effects import TABLE, leave_effect
 from tests.system.harness import eventually
 
@@ -118,7 +118,7 @@ async def test_a_task_without_the_right_to_finish_fails_at_once(docket: Docket, 
 
 
 async def test_a_commit_that_never_succeeds_is_given_up(docket: Docket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completing, "SETBACKS", 4)
+    monkeypatch.setattr(setbacks, "MOST", 4)
     tries = 0
 
     async def cut_the_branch(connection: Any = TaskTransaction()) -> None:
@@ -133,9 +133,9 @@ async def test_a_commit_that_never_succeeds_is_given_up(docket: Docket, monkeypa
 
 
 def test_the_pause_after_a_setback_grows_to_a_bound() -> None:
-    pauses = [completing.pause_after(count) for count in range(1, completing.SETBACKS)]
+    pauses = [setbacks.pause_after(count) for count in range(1, setbacks.MOST)]
     assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (timedelta(), completing.LONGEST)
+    assert (pauses[0], pauses[-1]) == (timedelta(), setbacks.LONGEST)
 
 
 async def test_what_a_task_does_to_its_connection_ends_with_it(docket: Docket) -> None:
