@@ -1,14 +1,19 @@
 """The command as a process: how it starts, how it ends, and what it never shows."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from dovetail import Docket
+from dovetail.cli.main import app
 from tests.cli.commands import Commands, run, run_apart
 from tests.cli.tasks_for_commands import count
 
@@ -82,6 +87,31 @@ def test_a_file_that_is_something_else_is_one_line(folder: Path) -> None:
     (folder / "letter.txt").write_text("Dear Sir or Madam, " * 500)
     said = run(("status", "--url", f"sqlite:///{folder / 'letter.txt'}"))
     assert (said.code, len(said.err.splitlines())) == (1, 1)
+
+
+def test_a_full_disk_under_the_answer_is_one_line() -> None:
+    command = f"{sys.executable} -m dovetail tasks ls > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "dovetail: No space left on device\n")
+
+
+def test_the_version_is_an_option_too() -> None:
+    assert run(("--version",)).out == run(("version",)).out != ""
+
+
+def commands_within(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*names, name)
+        if hasattr(command, "commands"):
+            yield from commands_within(command, *names, name)
+
+
+@pytest.mark.parametrize("command", [(), *commands_within(typer.main.get_command(app))], ids=" ".join)
+def test_help_fits_into_80_columns_and_cuts_nothing_off(command: tuple[str, ...]) -> None:
+    told = run((*command, "--help")).out
+    assert [line for line in told.splitlines() if len(line) > 80] == []
+    assert "..." not in told.replace("]...", "").replace("}...", "").replace("KEYS...", "")
+    assert not re.search(r"-\w+ <(?:str|int|list)", told)  # options' values are named, not their types in Python
 
 
 async def test_a_reader_that_goes_away_is_no_error(docket: Docket, url: str) -> None:

@@ -25,6 +25,15 @@ async def test_runs_are_listed_the_newest_first_and_page_by_page(docket: Docket,
     assert ([run["key"] for run in data["runs"]], data["cursor"] is None) == (["count:0"], False)
 
 
+async def test_what_makes_schedules_tick_is_listed_only_if_it_is_asked_for(docket: Docket, dovetail: Commands) -> None:
+    await docket.add(count, key="mine")(1)
+    await docket.schedules.add("nightly", count, "0 3 * * *")(1)
+    said = await dovetail("ls", "--limit", "1")
+    assert ([line.split()[0] for line in said.lines], said.err) == (["KEY", "mine"], "")
+    for asked in (("-q", "dovetail.schedules"), ("-t", "dovetail.schedule"), ("-k", "dovetail.schedule:nightly")):
+        assert (await dovetail("ls", *asked)).lines[1].startswith("dovetail.schedule:nightly")
+
+
 async def test_filters_must_all_hold(docket: Docket, dovetail: Commands, worker: Worker) -> None:
     await docket.add(send, key="nobody")("nobody")
     await docket.add(send, key="ann")("ann")

@@ -30,6 +30,16 @@ async def test_a_strike_is_laid_shown_and_restored(docket: Docket, dovetail: Com
     assert await docket.strikes() == []
 
 
+async def test_to_restore_what_is_not_stricken_says_what_is(docket: Docket, dovetail: Commands) -> None:
+    words = ("restore", "send", "amount", "==", "int:7")
+    said = await dovetail(*words, code=3)
+    assert (said.out, said.err) == ("", "dovetail: there was no strike of send amount == 7; nothing is stricken\n")
+    await docket.strike("send", "amount", "==", "7")
+    said = await dovetail(*words, code=3)
+    assert said.err == "dovetail: there was no strike of send amount == 7; in force: send amount == '7'\n"
+    assert len(await docket.strikes()) == 1
+
+
 async def test_a_preview_counts_and_strikes_nothing(docket: Docket, dovetail: Commands) -> None:
     await docket.add(send)("ann")
     await docket.add(send)("bob")
@@ -53,6 +63,8 @@ async def test_a_star_or_nothing_stands_for_any_task(docket: Docket, dovetail: C
     [
         (("*",), 2, "name a task, a parameter, or both"),
         (("", "*"), 2, "name a task, a parameter, or both"),
+        (("send", "to"), 2, "say with which value of 'to'"),
+        (("send", "to", "=="), 2, "json:null stands for None"),
         (("send", "to", "like", "a"), 1, "operator must be one of"),
         (("send", "to", ">", "int:five"), 1, "'five' is no int"),
         (("send", "cc", "==", "ann", "--tasks", PATH), 1, "the task has no such parameter"),

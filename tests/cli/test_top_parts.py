@@ -65,6 +65,13 @@ def test_a_paused_queue_says_why_even_if_it_is_empty() -> None:
     assert view.queues == [QueueRow("mail", is_paused=True, why="down, by ann")]
 
 
+def test_the_queue_of_schedules_is_shown_only_if_it_is_paused() -> None:
+    glance = a_glance(queues=[QueueGlance("dovetail.schedules", scheduled=2), QueueGlance("mail", scheduled=1)])
+    assert ([row.name for row in a_view(glance).queues], a_view(glance).scheduled) == (["mail"], 1)
+    paused = a_view(glance, None, Hold(HoldKind.PAUSE, queue="dovetail.schedules"))
+    assert [row.name for row in paused.queues] == ["dovetail.schedules", "mail"]
+
+
 def test_a_silent_worker_is_shown_as_dead() -> None:
     workers = [WorkerInfo("ann", NOW - SECOND, id="1"), WorkerInfo("bob", NOW - 30 * SECOND, id="2")]
     assert [row.is_alive for row in a_view(a_glance(workers=workers)).workers] == [True, False]

@@ -20,7 +20,7 @@ def check(
     limit: Annotated[int | None, typer.Option(help="Check at most so many runs, the oldest first.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bind what waits on the docket to the tasks given, and list what would not run.
+    """List what waits and would not run with these tasks. All that waits is bound to them.
 
     The exit code is 3 if anything would not run. Made for the moment before a deploy.
     """

@@ -28,7 +28,7 @@ def doctor(
     ] = False,
     durability: Annotated[str, typer.Option(help="The durability that is asked for.")] = "durable",
 ) -> None:
-    """Look at the store, the workers and the runs, and say what is wrong and what to do.
+    """Say what is wrong, and what to do. Looks at the store, the workers and the runs.
 
     The exit code is 0 if there is nothing worse than a note, 3 if there is, and 4 if the store cannot be reached.
     """

@@ -111,7 +111,7 @@ def retry(
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
-    """Run again what failed: these keys, all of a kind, or --all. One whose key another run holds is left as it is."""
+    """Run again what failed. These keys, all of a kind, or --all; one whose key another run holds is left as it is."""
     from dovetail.deadletters import Failures
     from dovetail.model import Revival
 
@@ -148,7 +148,7 @@ def discard(
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
-    """Drop the records of what failed: these keys, all of a kind, or --all. Exit code 3 if a key cannot be dropped."""
+    """Drop the records of what failed. These keys, all of a kind, or --all; exit code 3 if a key cannot be dropped."""
     from dovetail.deadletters import Failures
 
     meant = Failures(task, queue, group, since, before, error, tuple(tag or ()))

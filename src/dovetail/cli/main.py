@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -11,6 +12,7 @@ from dovetail.cli import adding, control, runs, sight
 from dovetail.cli.check import check
 from dovetail.cli.doctor import doctor
 from dovetail.cli.failed import failed
+from dovetail.cli.helping import plainly
 from dovetail.cli.migrate import migrate
 from dovetail.cli.opening import Surroundings
 from dovetail.cli.output import INTERRUPTED, UNAVAILABLE, shown
@@ -31,8 +33,18 @@ app = typer.Typer(
 )  # fmt: skip
 
 
+def _version(is_asked_for: bool) -> None:
+    if is_asked_for:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def commands() -> None:
+def commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the installed version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Dovetail runs Python functions in the background, on the database you already have."""
 
 
@@ -73,6 +85,7 @@ app.command(name="why")(why)
 app.command(name="check")(check)
 app.command(name="doctor")(doctor)
 app.command(name="top")(top)
+plainly(app)
 
 
 def main() -> None:
@@ -88,9 +101,17 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Nobody reads any more. What is left in the buffer must not complain about it either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_what_is_left()  # nobody reads any more
         sys.exit(1)
+    except OSError as error:
+        _drop_what_is_left()
+        typer.echo(f"dovetail: {shown(error.strerror or error)}", err=True)
+        sys.exit(1)
+
+
+def _drop_what_is_left() -> None:
+    """Let what is in the buffer of standard output go nowhere: it would complain once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complaint(error: DovetailError | ModuleNotFoundError) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +28,8 @@ from dovetail.cli.times import both, now, relative
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
+    from dovetail.engine import Engine
+    from dovetail.engine.paging import Find
     from dovetail.graph import Graph
     from dovetail.model import Page, Run, RunQuery
 
@@ -77,7 +78,7 @@ def ls(
     )  # fmt: skip
 
     async def work(docket: Docket) -> Page[Run]:
-        return await filled(docket.engine.find, query)
+        return await filled(docket.engine.find if _asks_for_ticks(query) else without_ticks(docket.engine), query)
 
     page = on_docket(work, url, docket)
     if as_json:
@@ -90,7 +91,25 @@ def ls(
             hint(f"there are more; the next ones: --cursor {page.cursor}")
 
 
-async def filled(find: Callable[[RunQuery], Awaitable[Page[Run]]], query: RunQuery) -> Page[Run]:
+def _asks_for_ticks(query: RunQuery) -> bool:
+    from dovetail.schedules.definition import QUEUE, TASK, is_key
+
+    return QUEUE in query.queues or TASK in query.tasks or any(map(is_key, query.keys))
+
+
+def without_ticks(engine: Engine) -> Find:
+    """Finds all but what makes a schedule tick, which `schedules ls` lists."""
+    from dovetail.model import Page
+    from dovetail.schedules import is_tick
+
+    async def find(query: RunQuery) -> Page[Run]:
+        page = await engine.find(query)
+        return Page([run for run in page if not is_tick(run)], page.cursor)
+
+    return find
+
+
+async def filled(find: Find, query: RunQuery) -> Page[Run]:
     """As many runs as are asked for, if there are as many: a store may look through some at a time."""
     from dovetail.model import Page
 

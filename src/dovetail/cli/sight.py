@@ -12,7 +12,7 @@ from dovetail.cli import times
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, Limit, Tasks, Url
 from dovetail.cli.output import counting, many, print_json, print_table, shown
-from dovetail.cli.runs import STATES, filled, happened, run_data
+from dovetail.cli.runs import STATES, filled, happened, run_data, without_ticks
 from dovetail.cli.times import both, local, relative
 
 if TYPE_CHECKING:
@@ -200,13 +200,10 @@ def snapshot(
 
 async def _snapshot(docket: Docket, limit: int, stats: bool) -> Snapshot:
     from dovetail.docket import PENDING
-    from dovetail.model import Page, RunQuery, State
-    from dovetail.schedules import QUEUE, is_tick
+    from dovetail.model import RunQuery, State
+    from dovetail.schedules import QUEUE
 
-    async def find(query: RunQuery) -> Page[Run]:
-        page = await docket.engine.find(query)
-        return Page([run for run in page if not is_tick(run)], page.cursor)  # schedules are listed by `schedules ls`
-
+    find = without_ticks(docket.engine)
     survey = await docket.engine.survey()
     survey = survey.but(counts=[each for each in survey.counts if each.queue != QUEUE])
     runs = list(await filled(find, RunQuery(states=(State.RUNNING,), limit=limit)))

@@ -8,13 +8,16 @@ import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
-from dovetail.cli.output import many, print_json, print_table
+from dovetail.cli.output import many, print_json, print_table, refuse, shown
 from dovetail.cli.reading import value_in
 from dovetail.cli.times import now, relative
 
 if TYPE_CHECKING:
     from dovetail.docket import Docket
     from dovetail.strikelist import Strike
+
+SHOWN = 5
+"""How many strikes are named beside one that is not there."""
 
 strikes = typer.Typer(help="The strikes that are in force.", no_args_is_help=True)
 
@@ -65,14 +68,28 @@ def restore(
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
-    """Allow again what a strike of the same words forbade. What it has cancelled does not come back."""
+    """Allow again what a strike of the same words forbade. Exit code 3 if there is none."""
+    from dovetail.holds import Restore
+
     words = _words(function, parameter, operator, value)
 
-    async def work(docket: Docket) -> None:
+    async def work(docket: Docket) -> list[Strike]:
+        before = await docket.strikes()
         await docket.restore(*words)
+        return before
 
-    on_docket(work, url, docket)
+    before = on_docket(work, url, docket)
+    if not any(Restore(*words).is_same_as(each) for each in before):
+        refuse(f"there was no strike of {_told(*words)}{_those_there_are(before)}")
     typer.echo(f"Restoring {_told(*words)}")
+
+
+def _those_there_are(strikes: list[Strike]) -> str:
+    if not strikes:
+        return "; nothing is stricken"
+    told = [_told(each.function, each.parameter, each.operator, each.value) for each in strikes[:SHOWN]]
+    more = "; all are listed by `dovetail strikes ls`" if len(strikes) > SHOWN else ""
+    return f"; in force: {', '.join(told)}{more}"
 
 
 Words = tuple[str | None, str | None, Any, Any]
@@ -83,12 +100,14 @@ def _words(function: str, parameter: str | None, operator: str, value: str | Non
     about = None if parameter in ("", "*") else parameter
     if task is None and about is None:
         raise typer.BadParameter("name a task, a parameter, or both: a strike of everything is a pause of all queues")
+    if about is not None and value is None:
+        raise typer.BadParameter(f"say with which value of {about!r} calls are meant; json:null stands for None")
     return task, about, operator, value_in(value)
 
 
 def _told(function: str | None, parameter: str | None, operator: str, value: Any) -> str:
     about = "" if parameter is None else f" {parameter} {operator} {value!r}"
-    return f"{function or '(all tasks)'}{about}"
+    return shown(f"{function or '(all tasks)'}{about}")
 
 
 @strikes.command("ls")

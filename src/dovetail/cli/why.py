@@ -23,7 +23,7 @@ def why(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a run is not running: every cause that holds, the decisive one first.
+    """Say why a run is not running. Every cause that holds, the decisive one first.
 
     The exit code is 3 if there is no record of such a run.
     """

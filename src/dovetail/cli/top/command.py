@@ -23,7 +23,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print what is there now, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch queues, workers, running runs and failures; pause, retry and cancel with a key.
+    """Watch queues, workers, runs and failures, live. Pause, retry and cancel with a key.
 
     Where standard output is no terminal, it is printed once.
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dovetail.model import Glance, Hold, HoldKind, RunGlance, State, WorkerInfo
+from dovetail.schedules import QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class Look:
     @classmethod
     def of(cls, glance: Glance, holds: list[Hold]) -> Look:
         pauses = {hold.queue: hold for hold in holds if hold.kind is HoldKind.PAUSE and hold.queue is not None}
-        return cls(glance, pauses)
+        # What makes schedules tick is listed by `schedules ls`; here it only shows if somebody has paused it.
+        queues = [each for each in glance.queues if each.queue != QUEUE or each.queue in pauses]
+        return cls(glance.but(queues=queues), pauses)
 
 
 @dataclass(frozen=True, slots=True)
