@@ -72,11 +72,11 @@ class Seen:
 # Looking and mending
 
 
-async def examine(engine: Engine, clock: Clock, silence: timedelta) -> list[Finding]:
+async def examine(engine: Engine, clock: Clock, silence: timedelta, durability: str | None = None) -> list[Finding]:
     """Everything that can be found out about a docket and its store, the gravest first."""
     if not isinstance(engine, Examines):
         return [note("store", "this engine cannot be looked at", "see its own tools")]
-    found = await engine.examine()
+    found = await engine.examine(durability)
     try:
         seen = await _look(engine, clock, silence)
     except DovetailError as error:

@@ -147,3 +147,14 @@ async def test_a_server_that_only_reads_is_said() -> None:
         server.remove()
     assert done.exit_code == 4
     assert "set to read-only transactions" in " ".join(done.stdout.split())
+
+
+async def test_a_server_that_evicts_is_looked_at_though_no_docket_is_opened_there() -> None:
+    with redis.server("valkey", **{"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        done = await doctor("--url", server.url, "--json")
+        as_process = await doctor("--url", server.url, "--json", "--durability", "process")
+    assert done.exit_code == 3
+    found = {each["check"]: each["severity"] for each in json.loads(done.stdout)["findings"]}
+    assert (found["redis.eviction"], found["redis.persistence"]) == ("problem", "problem")
+    less = {each["check"]: each["severity"] for each in json.loads(as_process.stdout)["findings"]}
+    assert (less["redis.eviction"], less["redis.persistence"]) == ("warning", "note")

@@ -67,6 +67,25 @@ def test_a_url_that_is_wrong_is_one_line_without_a_password() -> None:
         assert "sesame" not in said.out + said.err
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "host=127.0.0.1 user=ann password=sesame",
+        "password='sesame street' host=127.0.0.1",
+        "postgresql://ann:ses%ZZame@127.0.0.1:1/db",
+        "postgresql://ann:ses@me@127.0.0.1:1/db?nosuch=1",
+        "postgresql://127.0.0.1:1/db?password=open@sesame",
+        "redis://127.0.0.1:1/0?password=sesame#sesame",
+        "redis://ann:open?token=sesame@127.0.0.1:1/notanumber",
+        "postgresql:/ann:sesame@127.0.0.1/db",
+    ],
+)
+def test_no_password_is_shown_however_the_url_is_written(written: str) -> None:
+    said = run(("status", "--url", written))
+    assert (said.code in (1, 4), len(said.err.splitlines())) == (True, 1)
+    assert not re.search("ses@?a?me|sesame|ses%|open|street", said.out + said.err)
+
+
 def test_a_store_that_is_not_there_is_not_made_by_looking(folder: Path) -> None:
     url = f"sqlite:///{folder / 'slip.db'}"
     for command in (["status"], ["ls"], ["clear"], ["cancel", "key"], ["failed", "ls"]):

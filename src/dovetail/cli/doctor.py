@@ -26,7 +26,9 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="First put right what can be derived from what is there.")
     ] = False,
-    durability: Annotated[str, typer.Option(help="The durability that is asked for.")] = "durable",
+    durability: Annotated[
+        str, typer.Option(help="The durability that is asked for.", envvar="DOVETAIL_DURABILITY")
+    ] = "durable",
 ) -> None:
     """Say what is wrong, and what to do. Looks at the store, the workers and the runs.
 
@@ -45,7 +47,7 @@ def doctor(
     repairs: Sequence[Repair] = ()
     unreachable = False
     try:
-        repairs, findings = asyncio.run(_examine(meant, repair))
+        repairs, findings = asyncio.run(_examine(meant, repair, durability))
     except (EngineUnavailable, SchemaOutdated, NotADatabase, StoreDamaged) as error:
         unreachable = isinstance(error, EngineUnavailable)
         findings = [problem("store", str(error), "nothing more can be said until that is mended")]
@@ -59,13 +61,24 @@ def doctor(
         raise typer.Exit(UNAVAILABLE if unreachable else NOT_FOUND)
 
 
-async def _examine(docket: Docket, repair: bool) -> tuple[list[Repair], list[Finding]]:
+async def _examine(docket: Docket, repair: bool, durability: str) -> tuple[list[Repair], list[Finding]]:
     missing = await _missing(docket)
     if missing is not None:
         return [], [missing]  # a docket that is opened would make what is missing
-    async with docket:
-        repairs = await docket.repair() if repair else []
-        return repairs, await docket.examine()
+    async with await _opened(docket, durability) as opened:
+        repairs = await opened.repair() if repair else []
+        return repairs, await opened.examine(durability=durability)
+
+
+async def _opened(docket: Docket, durability: str) -> Docket:
+    """The docket, though its store may be refused for what it could lose: that can still be said of it."""
+    from dovetail.docket import Docket
+
+    try:
+        async with docket:
+            return docket
+    except EngineUnavailable:
+        return docket if durability == "process" else Docket(docket.name, docket.url, durability="process")
 
 
 async def _missing(docket: Docket) -> Finding | None:

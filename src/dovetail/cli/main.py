@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Annotated
@@ -92,6 +93,8 @@ def main() -> None:
     """Run a command. What the user can mend is one line, not a traceback."""
     sys.path.insert(0, "")  # a module in the current directory can be named
     Surroundings.is_command_alone = True
+    # What a command has to say it prints. Only a worker logs, and sets that up itself.
+    logging.getLogger("dovetail").addHandler(logging.NullHandler())
     try:
         app()
     except (DovetailError, ModuleNotFoundError) as error:

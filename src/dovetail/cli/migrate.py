@@ -34,7 +34,7 @@ def migrate(
     if sql or roles:
         typer.echo(_planned(engine, place).script() if sql else _planned(engine, place).roles())
     elif plan:
-        missing = asyncio.run(_planned(engine, place).plan())
+        missing = asyncio.run(_missing(engine))
         _tell({"url": redacted(place), "missing": missing}, "\n".join(missing) or "nothing to do", as_json)
     else:
         version = asyncio.run(_migrate(engine, to))
@@ -55,6 +55,12 @@ def _planned(engine: Engine, place: str) -> Plans:
     if not isinstance(engine, Plans):
         raise UsageError(f"{redacted(place)} has no schema to plan for")
     return engine
+
+
+async def _missing(engine: Engine) -> list[str]:
+    from dovetail.engine import Plans
+
+    return await engine.plan() if isinstance(engine, Plans) else []  # where there is no schema, nothing is missing
 
 
 async def _migrate(engine: Engine, to: int | None) -> int:

@@ -62,7 +62,7 @@ class Grounds:
         enable_internal_instrumentation: bool = False,
         *,
         retention: timedelta | Retention | None = None,
-        durability: str = "durable",
+        durability: str | None = None,
         codec: str | None = None,
         signing: Keyring | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -89,7 +89,7 @@ class Grounds:
             name=self.name, enable_internal_instrumentation=enable_internal_instrumentation, codec=self.codec,
             clock=clock, tasks=self.tasks,
         )  # fmt: skip
-        self._durability = durability
+        self._durability = _setting(durability, "DOVETAIL_DURABILITY", "durable")
         self._telemetry = DocketTelemetry(self.name)
         self._engine: Engine | None = None
         self._stack: AsyncExitStack | None = None

@@ -146,9 +146,10 @@ class Sight(Grounds):
 
     # Health
 
-    async def examine(self) -> list[Finding]:
-        """What is right and wrong with the store, the workers and the runs, the gravest first, and what to do."""
-        return await doctor.examine(self.engine, self.clock, self._silence)
+    async def examine(self, *, durability: str | None = None) -> list[Finding]:
+        """What is right and wrong with the store, the workers and the runs, the gravest first, and what to do. The
+        store is judged by the docket's own durability, unless another is named."""
+        return await doctor.examine(self.engine, self.clock, self._silence, durability)
 
     async def repair(self) -> list[Repair]:
         """Put right what can be derived from what is there, and say what that was. Safe while workers run; no run is

@@ -268,9 +268,10 @@ class Examines(Protocol):
         """What waits and runs, in one bounded look: cheap beside any number of runs, and not exact to the last one."""
         ...
 
-    async def examine(self) -> list[Finding]:
-        """The store itself, against the durability asked for: its version, settings, room and rights, and whether what
-        it keeps hangs together. What this user may not ask is a note."""
+    async def examine(self, durability: str | None = None) -> list[Finding]:
+        """The store itself, against a durability, which is that with which it was opened unless another is named: its
+        version, settings, room and rights, and whether what it keeps hangs together. What this user may not ask is a
+        note."""
         ...
 
 

@@ -12,7 +12,9 @@ from dovetail.engine.interface import Engine
 from dovetail.errors import InvalidType, InvalidURL
 
 GROUP = "dovetail.engines"
-_OPTION = re.compile(r"([?&])([^=&#@]*)=([^&#@]*)")
+_OPTION = re.compile(r"([?&])([^=&#@]*)=([^&]*)")
+_WORD = re.compile(r"(\s|^)(\w+)\s*=\s*('(?:[^'\\]|\\.)*'?|\S+)")
+"""An option in a DSN that is no URL: `host=db password=sesame`."""
 _SECRET = re.compile(r"passw|passphrase|pwd|secret|token", re.IGNORECASE)
 """Found in the name of an option whose value is never shown."""
 
@@ -26,7 +28,9 @@ def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **option
 def redacted(url: str) -> str:
     """The URL as it may be shown: without its passwords, wherever they stand, and even if they are not written as they
     should be."""
-    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", _WORD.sub(_masked, url))
+    if any(_is_secret(option) and "@" in option[3] for option in _OPTION.finditer(rest)):
+        return f"{scheme}{separator}***"  # where the password ends, and the host begins, is anybody's guess
     rest = _OPTION.sub(_masked, rest)
     credentials, at, place = rest.rpartition("@")  # the last of all: a password may hold whatever ends a host
     user, colon, _ = credentials.partition(":")
@@ -36,7 +40,11 @@ def redacted(url: str) -> str:
 
 
 def _masked(option: re.Match[str]) -> str:
-    return f"{option[1]}{option[2]}=***" if _SECRET.search(unquote(option[2])) else option[0]
+    return f"{option[1]}{option[2]}=***" if _is_secret(option) else option[0]
+
+
+def _is_secret(option: re.Match[str]) -> bool:
+    return _SECRET.search(unquote(option[2])) is not None
 
 
 def _scheme(url: str) -> str:

@@ -125,7 +125,7 @@ class Docket:
         enable_internal_instrumentation: bool = False,
         *,
         retention: timedelta | Retention | None = None,
-        durability: str = "durable",
+        durability: str | None = None,
         codec: str | None = None,
         signing: Keyring | None = None,
         clock: Clock = SYSTEM_CLOCK,

@@ -213,7 +213,7 @@ class Worker:
         dependencies: Dependencies | str | None = None,
         queues: Sequence[str | Queue] = (),
         shutdown_grace: timedelta = timedelta(seconds=25),
-        durability: str = "durable",
+        durability: str | None = None,
         codec: str | None = None,
         once: bool = False,
         middleware: Iterable[Middleware] | str = (),

@@ -1,18 +1,21 @@
 """What an examination says of a server, brought about on a server of its own; and what a repair puts right."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dovetail.engines.redis import RedisEngine, examining
+from dovetail.engines.redis import RedisEngine, examining, rights
 from dovetail.model import Finding, Limit, NewRun, RunQuery, Severity, State, new_id
 from tests.engines.redis.engines import LEASE, engine, take
 from tests.servers import redis as servers
 from tests.servers.redis import Server, wait_for
 
 HOUR = timedelta(hours=1)
+LUA = Path(rights.__file__).parent / "lua"
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,29 @@ async def test_a_user_who_may_not_ask_is_told_so(server: Server) -> None:
         client.execute_command("ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-config")
     told = await severities(server.url.replace("//", "//plain:secret@"))
     assert (told["redis.settings"], told["redis.persistence"]) == (Severity.NOTE, Severity.OK)
+
+
+async def test_a_user_who_may_not_do_all_that_a_worker_does(any_server: Server) -> None:
+    ours = ("~{dovetail:*", "resetchannels", "&{dovetail:*", "+@all")
+    with any_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">secret", *ours)
+        client.execute_command("ACL", "SETUSER", "bob", "reset", "on", ">secret", *ours, "-zscore", "-publish", "-acl")
+    async with engine(any_server.url.replace("//", "//ann:secret@")) as opened:
+        assert (await found(opened))["redis.rights"].found == "ann may do all that a worker does"
+        assert await opened.residue() == {}
+    async with engine(any_server.url.replace("//", "//bob:secret@")) as opened:
+        finding = (await found(opened))["redis.rights"]
+    assert (finding.severity, finding.found) == (
+        Severity.PROBLEM,
+        "this user may not run 'publish', 'zscore' on the keys and channels of the docket",
+    )
+    assert finding.advice.endswith("+@all ~{dovetail:* &{dovetail:*")
+
+
+def test_every_command_of_the_scripts_is_asked_for() -> None:
+    written = "".join(file.read_text() for file in LUA.glob("*.lua") if file.name != "rights.lua")
+    called = set(re.findall(r"'([A-Z]{3,})'", written)) - {"WITHSCORES", "LIMIT", "COUNT", "NUMSUB"}
+    assert {command.split()[0] for command in rights.COMMANDS} == called | {"SUBSCRIBE"}
 
 
 async def test_a_cluster_that_is_whole(valkey_cluster: servers.Cluster) -> None:

@@ -389,9 +389,9 @@ class PostgresEngine:
             [sight.glance_of(row) for row in failures],
         )  # fmt: skip
 
-    async def examine(self) -> list[Finding]:
+    async def examine(self, durability: str | None = None) -> list[Finding]:
         examiner = examining.Examiner(self._open.caller, self._open.pool, self._docket, await self._time())
-        return await examiner.examine(self.durability)
+        return await examiner.examine(durability or self.durability)
 
     async def mend(self) -> list[Repair]:
         async with self._open.pool.lend() as wire:

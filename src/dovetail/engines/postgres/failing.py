@@ -62,7 +62,10 @@ def translated(error: Exception, location: Location, state: str | None = None) -
     if state == _READ_ONLY:
         return EngineUnavailable(f"{where} is read-only: {said}; name the primary server")
     if state == _DENIED:
-        return Denied(f"{where}: this user has no right to do that: {said}; see `dovetail migrate --sql`")
+        return Denied(
+            f"{where}: this user has no right to do that: {said.partition(';')[0]}; grant it a role that has, see"
+            " `dovetail migrate --roles`"
+        )
     if state == _ABORTED:
         return UsageError(
             "a statement in this transaction failed before, and the error was swallowed, so nothing of it can be"

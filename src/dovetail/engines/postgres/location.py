@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
 from dovetail.engine.registry import redacted
 from dovetail.errors import InvalidURL
 
@@ -27,7 +30,8 @@ def locate(url: str) -> Location:
     """`postgresql://user:password@host:port/database?schema=dovetail&pooled=true`; other options are the driver's."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        if "," not in parts.netloc:  # several hosts, of which the driver takes the first that will do
+            _ = parts.port
     except ValueError as error:
         raise InvalidURL(f"url {redacted(url)!r} cannot be read: {error}") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -43,7 +47,19 @@ def locate(url: str) -> Location:
             f"url {redacted(url)!r}: schema must be a plain name, such as 'dovetail': lower-case letters, digits and"
             f" underscores, at most 43, not {schema!r}"
         )
+    _refuse_what_the_driver_cannot_read(plain, url)
     pooled = ours.get("pooled", "false")
     if pooled not in ("true", "false"):
         raise InvalidURL(f"url {redacted(url)!r}: pooled must be true or false, not {pooled!r}")
     return Location(plain, redacted(url), schema, pooled == "true")
+
+
+def _refuse_what_the_driver_cannot_read(plain: str, url: str) -> None:
+    try:
+        conninfo_to_dict(plain)
+    except psycopg.Error as error:
+        said = str(error).strip()
+        if "query parameter" not in said:
+            # The driver quotes what it stumbles over, and that may be the password.
+            said = "write the user name and the password with %40 for @ and %25 for %"
+        raise InvalidURL(f"url {redacted(url)!r} cannot be read: {said}") from None

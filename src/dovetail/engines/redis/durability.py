@@ -31,7 +31,8 @@ async def inspect(lane: Lane, durability: str, location: Location) -> None:
     if policy not in (None, "noeviction"):
         raise EngineUnavailable(
             f"{location.shown} evicts keys when its memory is full (maxmemory-policy {policy}), which would lose what"
-            " is kept; set maxmemory-policy noeviction, or say durability='process' if that may happen"
+            " is kept; set maxmemory-policy noeviction, or say durability='process' (DOVETAIL_DURABILITY) if that may"
+            " happen"
         )
     if location.shown not in _warned_of and await setting(lane, "appendonly") == "no":
         _warned_of.add(location.shown)

@@ -252,8 +252,8 @@ class RedisEngine:
             [packing.run_glance(each) for each in running], [packing.run_glance(each) for each in failures],
         )  # fmt: skip
 
-    async def examine(self) -> list[Finding]:
-        return await examining.examine(self._branch(), self._location, self._durability)
+    async def examine(self, durability: str | None = None) -> list[Finding]:
+        return await examining.examine(self._branch(), self._location, self._root, durability or self._durability)
 
     async def mend(self) -> list[Repair]:
         return await examining.mend(self._branch())

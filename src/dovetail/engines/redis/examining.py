@@ -12,7 +12,8 @@ from dovetail.engine.finding import limits_with_room, note, ok, orphans, problem
 from dovetail.engines.redis.branch import Branch
 from dovetail.engines.redis.durability import setting
 from dovetail.engines.redis.location import Location
-from dovetail.model import Finding, Repair
+from dovetail.engines.redis.rights import rights
+from dovetail.model import Finding, Repair, Severity
 
 FULL, FILLING = 0.9, 0.75
 """The shares of the memory that are a problem, and a warning."""
@@ -25,12 +26,14 @@ SHORT_SCRIPTS = 1000
 Info = dict[str, str]
 
 
-async def examine(branch: Branch, location: Location, durability: str) -> list[Finding]:
+async def examine(branch: Branch, location: Location, root: str, durability: str) -> list[Finding]:
     info = await _info(branch)
     found = [*_server(info, durability, location), *await _settings(branch, info, durability)]
     if location.kind == "cluster":
         found.append(await _cluster(branch))
-    return found + await _soundness(branch)
+    found.append(await rights(branch, root))
+    # Who may not do all that a worker does may not be able to read all either.
+    return found + (await _soundness(branch) if found[-1].severity is Severity.OK else [])
 
 
 async def _info(branch: Branch) -> Info:

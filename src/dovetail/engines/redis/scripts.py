@@ -12,7 +12,7 @@ _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "mend", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
-READING = frozenset({"examine", "find", "glance", "holds", "standing", "survey"})
+READING = frozenset({"examine", "find", "glance", "holds", "rights", "standing", "survey"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,8 +218,9 @@ class SqliteEngine:
     async def glance(self) -> Glance:
         return await self._read(glancing.glance)
 
-    async def examine(self) -> list[Finding]:
-        return await self._read(partial(examining.examine, location=self._location, durability=self._durability))
+    async def examine(self, durability: str | None = None) -> list[Finding]:
+        asked = durability or self._durability
+        return await self._read(partial(examining.examine, location=self._location, durability=asked))
 
     @asynccontextmanager
     async def watch(self, *topics: Topic) -> AsyncGenerator[AsyncIterator[Event]]:
