@@ -138,6 +138,14 @@ class Reviving(Fixtures):
         await fail(engine, claim)
         assert await revive(engine, claim.id) == [False]
 
+    async def test_a_dependent_past_its_retention_is_not_revived(self, engine: Engine, clock: VirtualClock) -> None:
+        parent = await start_one(engine, a_run("parent"))
+        child = a_run("child", after=("parent",))
+        await place(engine, child)
+        await fail(engine, parent)
+        clock.jump(2 * child.retention.cancelled)
+        assert await revive(engine, child.id) == [False]
+
     async def test_a_run_past_its_retention_is_not_revived(self, engine: Engine, clock: VirtualClock) -> None:
         claim = await start_one(engine, a_run())
         await fail(engine, claim)

@@ -169,6 +169,9 @@ BEGIN
     PERFORM bring_back(of_docket, ARRAY(
         SELECT id FROM archive WHERE docket = of_docket AND id = run_id AND expires + 0 > now
     ));
+    IF NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND id = run_id AND expires + 0 > now) THEN
+        RETURN false;
+    END IF;
     IF NOT back_to_work(of_docket, now, run_id, new_payload) THEN
         RETURN false;
     END IF;
@@ -225,10 +228,7 @@ BEGIN
     END IF;
     PERFORM lock_keys(of_docket, ARRAY[COALESCE(was.key, was.id)]);
     SELECT * INTO was FROM ended WHERE docket = of_docket AND id = run_id FOR UPDATE;
-    IF NOT FOUND OR (was.expires <= now AND was.doomed_by IS NULL) THEN
-        RETURN false;
-    END IF;
-    IF EXISTS (SELECT FROM live_of_key(of_docket, COALESCE(was.key, was.id))) THEN
+    IF NOT FOUND OR EXISTS (SELECT FROM live_of_key(of_docket, COALESCE(was.key, was.id))) THEN
         RETURN false;
     END IF;
     SELECT COUNT(*) INTO waiting FROM edge WHERE docket = of_docket AND child = run_id
