@@ -13,6 +13,7 @@ import pytest
 from dovetail import (
     Disposition,
     Docket,
+    DovetailError,
     EngineUnavailable,
     Execution,
     ExecutionState,
@@ -25,7 +26,7 @@ from dovetail import (
 )
 from dovetail.clock import VirtualClock
 from dovetail.codec import Keyring, SigningKey
-from dovetail.docket import TaskCall
+from dovetail.docket import TaskCall, steering
 from dovetail.model import NewRun, RunQuery, State, new_id
 from tests.by_hand import ByHand, at_work, finish, run_of, runs_of, soon
 from tests.faults import behind_a_door
@@ -181,7 +182,7 @@ async def test_a_docket_that_was_left_is_unavailable(url: str, call: str):
 @pytest.mark.parametrize("call", CALLS)
 async def test_trouble_with_the_store_reaches_the_caller(docket: Docket, call: str):
     faults = behind_a_door(docket)
-    for verb in ("schedule", "cancel", "find", "survey"):
+    for verb in ("schedule", "cancel", "clear", "find", "survey"):
         faults.fail(verb, 100)
     with pytest.raises(EngineUnavailable, match="the door is shut"):
         await calls_on(docket)[call]()
@@ -822,18 +823,46 @@ async def test_clear_lets_what_runs_go_on(docket: Docket, running: tuple[Executi
     assert await soon(execution.get_result()) == "held"
 
 
-async def test_clear_lets_a_run_go_on_that_starts_in_the_meantime(docket: Docket):
+async def test_clear_lets_a_run_go_on_that_starts_in_the_meantime(docket: Docket, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(steering, "CLEARED_AT_ONCE", 1)
+    await docket.add(greet, later())()
     await docket.add(greet, key="k")()
     faults = behind_a_door(docket)
 
     async def start_it() -> None:
-        faults.after.pop("find", None)
+        faults.after.pop("clear", None)
         await docket.engine.claim("meanwhile", 1, lease=timedelta(minutes=1))
 
-    faults.after["find"] = start_it
-    await docket.clear()
+    faults.after["clear"] = start_it
+    assert await docket.clear() == 1
     run = await run_of(docket, key="k")
     assert (run.state, run.stopping) == (State.RUNNING, False)
+
+
+async def test_clear_takes_only_the_tasks_and_queues_that_it_is_given(docket: Docket):
+    await docket.add(greet, key="one", queue="mail")()
+    await docket.add(count, key="two", queue="mail")(2)
+    await docket.add(count, key="three")(3)
+    assert await docket.clear(tasks=[count], queues=["mail"]) == 1
+    assert await docket.clear(tasks=["greet"]) == 1
+    assert [each.key for each in (await docket.snapshot()).future] == ["three"]
+
+
+@pytest.mark.parametrize("wrong", [{"queues": "mail"}, {"tasks": "greet"}, {"queues": [""]}, {"tasks": [""]}])
+async def test_clear_refuses_what_names_nothing(docket: Docket, wrong: dict[str, Any]):
+    await docket.add(greet)()
+    with pytest.raises(DovetailError):
+        await docket.clear(**wrong)
+    assert (await docket.snapshot()).total_tasks == 1
+
+
+async def test_clear_says_how_far_it_is(docket: Docket):
+    await docket.add_many(docket.call(count)(number) for number in range(2100))
+    told: list[int] = []
+    await docket.clear(progress=told.append)
+    assert told[-1] == 2100
+    assert told == sorted(told)
+    assert len(told) > 2
 
 
 async def test_clear_takes_more_than_one_batch(docket: Docket):

@@ -18,10 +18,9 @@ from dovetail.codec import CallTypes, Codec
 from dovetail.engine import Engine
 from dovetail.engine.paging import pages
 from dovetail.errors import DovetailError, WrongArgument
-from dovetail.model import Run, RunQuery, State
+from dovetail.model import PENDING, Run, RunQuery
 from dovetail.tasks import Task, TaskFunction
 
-PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
 PAGE = 1000
 EXAMPLES = 5
 OWN = "dovetail."

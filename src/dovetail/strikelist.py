@@ -41,7 +41,7 @@ from dovetail.holds import (
     words_of,
 )
 from dovetail.instrumentation import STRIKES_IN_EFFECT
-from dovetail.model import EventKind, Hold, HoldKind, Page, Run, RunQuery, State, Topic
+from dovetail.model import PENDING, EventKind, Hold, HoldKind, Page, Run, RunQuery, Topic
 from dovetail.observe.tracing import in_background
 from dovetail.tasks import Task, TaskFunction
 
@@ -61,7 +61,6 @@ POLL = timedelta(seconds=10)
 """After this a list reads for itself, should a hint have been lost."""
 RECONNECT = 1.0
 """Seconds before a store that could not be reached is tried again."""
-PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
 PAGE = 500
 
 Condition = Callable[[Execution[Any]], bool]

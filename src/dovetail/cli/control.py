@@ -21,7 +21,7 @@ from dovetail.cli.options import (
     Yes,
     end_of,
 )
-from dovetail.cli.output import NOT_FOUND, confirm, counting, hint, print_json, refuse, shown
+from dovetail.cli.output import NOT_FOUND, confirm, hint, print_json, refuse, shown, totalling
 from dovetail.cli.reading import arguments_in, fitted, known_task
 from dovetail.cli.runs import run_of
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Keys = Annotated[list[str], typer.Argument(help="The key of a run; several may be given.")]
 QueueName = Annotated[str, typer.Argument(help="The queue's name.")]
 
-BATCH = 1000
 DONE = ("cancelled", "stopping")
 MEANING = {
     "cancelled": "cancelled",
@@ -110,24 +109,11 @@ def clear(
     url: Url = None,
 ) -> None:
     """Cancel everything that waits, or all of a queue or a task. What runs goes on, and schedules stay."""
-    from dovetail.docket import PENDING
-    from dovetail.engine.paging import pages
-    from dovetail.model import RunQuery
-    from dovetail.schedules import is_tick
-
-    which = RunQuery(states=PENDING, queues=tuple(queue or ()), tasks=tuple(task or ()), limit=BATCH)
     confirm(f"Cancel everything that waits{_among(queue, task)}", yes=yes, must=False)
 
     async def work(docket: Docket) -> tuple[str, int]:
-        cleared = 0
-        with counting("cancelled") as more:
-            async for page in pages(docket.engine.find, which):
-                # A run that has started in the meantime goes on.
-                waiting = [run.key for run in page if not is_tick(run)]
-                answers = await docket.engine.cancel(waiting, running=False)
-                cleared += sum(answer == "cancelled" for answer in answers)
-                more(len(page))
-        return docket.name, cleared
+        with totalling("cancelled") as tell:
+            return docket.name, await docket.clear(tasks=task or (), queues=queue or (), progress=tell)
 
     name, cleared = on_docket(work, url, docket)
     if as_json:

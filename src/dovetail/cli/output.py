@@ -142,21 +142,32 @@ def confirm(question: str, *, yes: bool, must: bool = True) -> None:
 
 
 @contextmanager
-def counting(what: str) -> Generator[Callable[[int], None]]:
-    """Shows on a terminal how far long work is; elsewhere it says nothing."""
-    total = 0
+def totalling(what: str) -> Generator[Callable[[int], None]]:
+    """Shows on a terminal how far long work is, by the total so far; elsewhere it says nothing."""
     is_shown = sys.stderr.isatty()
 
-    def add(more: int) -> None:
-        nonlocal total
-        total += more
+    def tell(total: int) -> None:
         if is_shown:
             sys.stderr.write(f"\r{total:,} {what} …\x1b[K")
             sys.stderr.flush()
 
     try:
-        yield add
+        yield tell
     finally:
-        if is_shown and total:
+        if is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+@contextmanager
+def counting(what: str) -> Generator[Callable[[int], None]]:
+    """The same, for work that says how much more is done."""
+    total = 0
+    with totalling(what) as tell:
+
+        def add(more: int) -> None:
+            nonlocal total
+            total += more
+            tell(total)
+
+        yield add

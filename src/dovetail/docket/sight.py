@@ -17,6 +17,7 @@ from dovetail.errors import (
 from dovetail.execution import Execution
 from dovetail.graph import Graph
 from dovetail.model import (
+    PENDING,
     Finding,
     Page,
     Repair,
@@ -33,7 +34,6 @@ from dovetail.why import Why
 from dovetail.why.gathering import Inquiry
 
 PAGE = 1000
-PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
 
 
 class RunningExecution(Execution[Any]):

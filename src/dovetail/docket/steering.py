@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from dovetail import checks, deadletters, queues
 from dovetail.deadletters import Failures
 from dovetail.docket.scheduling import Scheduling
-from dovetail.docket.sight import PENDING
-from dovetail.engine.paging import pages
+from dovetail.engine.clearing import steps
 from dovetail.errors import (
     CannotDiscard,
     CannotRetry,
@@ -23,13 +22,13 @@ from dovetail.model import (
     RunQuery,
 )
 from dovetail.queues import QueueInfo
-from dovetail.schedules import QUEUE, is_tick
+from dovetail.schedules import QUEUE
 from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikePreview
 from dovetail.tasks import (
     TaskFunction,
 )
 
-CLEAR_BATCH = 1000
+CLEARED_AT_ONCE = 1000
 
 
 class Steering(Scheduling):
@@ -41,17 +40,25 @@ class Steering(Scheduling):
             await self.engine.cancel([key])
         self._telemetry.cancelled()
 
-    async def clear(self) -> int:
-        """Cancel everything that waits, and say how much that was. Running tasks go on, and schedules stay."""
+    async def clear(
+        self,
+        *,
+        tasks: Iterable[TaskFunction | str] = (),
+        queues: Iterable[str] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Cancel everything that waits, or all of these tasks and queues, and say how much that was. Running tasks go
+        on, and schedules stay. `progress` is told from time to time how many were cancelled."""
+        which = RunQuery(
+            tasks=self._names_of(tasks), queues=tuple(checks.texts(queues, "queues")), without_queues=(QUEUE,),
+            limit=CLEARED_AT_ONCE,
+        )  # fmt: skip
         cleared = 0
         with self._telemetry.doing("clear"):
-            # The newest first: what hangs on others is cancelled and counted before its parents could take it along,
-            # and what is scheduled meanwhile is not met.
-            pending = RunQuery(states=PENDING, newest_first=True, limit=CLEAR_BATCH)
-            async for page in pages(self.engine.find, pending):
-                # A run that has started in the meantime goes on.
-                answers = await self.engine.cancel([run.key for run in page if not is_tick(run)], running=False)
-                cleared += sum(answer == "cancelled" for answer in answers)
+            async for step in steps(self.engine.clear, which):
+                cleared += step.runs
+                if progress is not None:
+                    progress(cleared)
         self._telemetry.cancelled(cleared)
         return cleared
 

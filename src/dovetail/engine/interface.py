@@ -51,6 +51,10 @@ stop. A lease that lapsed but was not taken over is renewed. It also records the
 each key the newest live run is meant. With `running=False` one that is running is left in peace: OVER is said of it,
 as far as cancelling goes.
 
+**clear** cancels the pending runs that a query finds, in steps that are bounded by its limit, or by less; those that
+run are left in peace. It says how many it cancelled, not counting the dependents that fell with them, and, by a cursor,
+whether there may be more. Of the runs of one step those that others hang on go first.
+
 **report** changes the progress of a running run, fenced by the epoch if one is given. Progress begins anew with every
 claim and is gone when the run ends.
 
@@ -99,6 +103,7 @@ from dovetail.model import (
     Cancelled,
     Claim,
     Claimed,
+    Cleared,
     Event,
     Finding,
     Finished,
@@ -158,6 +163,10 @@ class Engine(Protocol):
     async def heartbeat(self, worker: WorkerInfo, claims: Sequence[Claim], *, lease: timedelta) -> Pulse: ...
 
     async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]: ...
+
+    async def clear(self, query: RunQuery) -> Cleared:
+        """Cancel some of the pending runs that a query finds, in one bounded step."""
+        ...
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         """Note progress; False for a report that was fenced or whose run is not running."""

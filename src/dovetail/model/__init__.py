@@ -16,9 +16,10 @@ from dovetail.model.glance import Glance, QueueGlance, RunGlance
 from dovetail.model.hold import Hold, HoldKind
 from dovetail.model.identifier import new_id
 from dovetail.model.noun import Noun
-from dovetail.model.query import Page, QueueCount, RunQuery, Survey, Swept
+from dovetail.model.query import Cleared, Page, QueueCount, RunQuery, Survey, Swept
 from dovetail.model.run import (
     FOREVER,
+    PENDING,
     TERMINAL,
     Cancelled,
     Conflict,
@@ -40,6 +41,7 @@ from dovetail.model.worker import Blockage, Pulse, WorkerInfo
 
 __all__ = [
     "FOREVER",
+    "PENDING",
     "TAGS",
     "TERMINAL",
     "AttemptError",
@@ -47,6 +49,7 @@ __all__ = [
     "Cancelled",
     "Claim",
     "Claimed",
+    "Cleared",
     "Conflict",
     "Due",
     "Event",

@@ -22,6 +22,7 @@ class RunQuery(Noun, frozen=True):
     keys: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     queues: tuple[str, ...] = ()
+    without_queues: tuple[str, ...] = ()  # it is in none of them
     tasks: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # it carries all of them
@@ -54,6 +55,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+class Cleared(Noun, frozen=True):
+    """What one step of clearing did; `cursor` asks for the next one, None means that this was the last."""
+
+    runs: int  # those that were cancelled, without what fell with them
+    cursor: str | None = None
 
 
 class QueueCount(Noun, frozen=True):

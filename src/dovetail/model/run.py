@@ -30,6 +30,7 @@ class State(StrEnum):
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+PENDING = (State.SCHEDULED, State.QUEUED, State.WAITING)
 
 
 class Conflict(StrEnum):

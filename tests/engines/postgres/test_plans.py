@@ -13,7 +13,7 @@ import pytest
 
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
-from dovetail.model import new_id
+from dovetail.model import Finished, NewRun, Settle, State, new_id
 
 WANT = 100
 BACKLOG = """
@@ -151,6 +151,38 @@ async def test_the_work_of_a_sweep_does_not_grow_with_what_there_is_to_sweep(
         check(explained.plans, 60 * WANT)
     for table in ("ended", "archive"):
         plain.execute(f"DELETE FROM dovetail.{table} WHERE docket IN (-1, %s)".encode(), (docket,))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [1_000, 100_000])
+async def test_the_work_of_a_step_of_clearing_does_not_grow_with_the_backlog(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained, count: int
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, count, 1)
+    for step in range(3):
+        ids = [f"queued{n}" for n in range(step * WANT + 1, (step + 1) * WANT + 1)]
+        ((answer,),) = explained.rows("SELECT dovetail.clear(%s::bigint, NULL, %s::text[])", docket, ids)
+        assert json.loads(answer)["cleared"] == WANT
+        check(explained.plans, 60 * WANT)
+    for table in ("run", "ended"):
+        plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
+
+
+async def test_a_run_that_starts_while_it_is_about_to_be_cleared_goes_on(
+    postgres_url: str, plain: psycopg.Connection[Any]
+) -> None:
+    """What is to be cleared is found first, and cancelled in a second step."""
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        run = NewRun(new_id(), "a", "task")
+        await engine.schedule([run])
+        (claim,) = (await engine.claim("worker", 1, lease=timedelta(minutes=1))).claims
+        ((answer,),) = plain.execute(
+            "SELECT dovetail.clear(%s::bigint, NULL, %s::text[])", (engine._docket, [run.id])
+        ).fetchall()
+        assert json.loads(answer)["cleared"] == 0
+        assert await engine.finish([Settle(claim, State.COMPLETED)]) == [Finished.DONE]
 
 
 def test_a_heartbeat_writes_no_index(plain: psycopg.Connection[Any]) -> None:

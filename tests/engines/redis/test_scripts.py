@@ -28,6 +28,7 @@ PARTS = {
     "holding",
     "workers",
     "calls",
+    "matching",
     "soundness",
 }
 VERBS = [name for name in NAMES if name not in PARTS]

@@ -50,6 +50,10 @@ class Stopped(News):
     answers: list[Cancelled]
 
 
+class Emptied(News):
+    cleared: int
+
+
 class Tidied(News):
     swept: tuple[int, int, int, int, int, bool]
 
@@ -70,6 +74,7 @@ placed = msgspec.json.Decoder(Placed)
 done = msgspec.json.Decoder(Done)
 answered = msgspec.json.Decoder(Answered)
 stopped = msgspec.json.Decoder(Stopped)
+emptied = msgspec.json.Decoder(Emptied)
 tidied = msgspec.json.Decoder(Tidied)
 news = msgspec.json.Decoder(News)
 discarded = msgspec.json.Decoder(list[bool])

@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
+from dovetail.engine.clearing import pending_of
 from dovetail.engines.postgres import answers, enlisting, examining, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
 from dovetail.engines.postgres.failing import ConnectionLost, enlisted
@@ -31,6 +32,7 @@ from dovetail.model import (
     Cancelled,
     Claim,
     Claimed,
+    Cleared,
     Event,
     Finding,
     Finished,
@@ -278,6 +280,20 @@ class PostgresEngine:
         )
         self._tell(answer)
         return answer.answers
+
+    async def clear(self, query: RunQuery) -> Cleared:
+        asked = pending_of(query)
+        if asked is None:
+            return Cleared(0)
+        statement = sight.page_of(asked, self._docket, await self._time())
+        page = sight.select(statement, asked, self._location.schema, columns="id")
+        found = [run_id for (run_id,) in await self._open.caller.read(page, statement.values)]
+        step = found[: query.limit]
+        if not step:
+            return Cleared(0)
+        answer = answers.emptied.decode(await self._call("clear", self._docket, self._now, step, repeatable=False))
+        self._tell(answer)
+        return Cleared(answer.cleared, step[-1] if len(found) > len(step) else None)
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         asked = put_json([requests.of_report(each) for each in reports])

@@ -83,6 +83,8 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
         statement.conditions.append(f"(key = ANY ({keys}::text[]) OR (id = ANY ({keys}::text[]) AND key IS NULL))")
     statement.among("state", query.states)
     statement.among("queue", query.queues)
+    if query.without_queues:
+        statement.holds("queue <> ALL ({}::text[])", [put(each) for each in query.without_queues])
     statement.among("task", query.tasks)
     statement.among("tribe", query.groups)
     for mark in marks_of(query.tags):
@@ -110,12 +112,12 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
         statement.holds("id < {}" if query.newest_first else "id > {}", query.cursor)
 
 
-def select(statement: Statement, query: RunQuery, schema: str) -> str:
+def select(statement: Statement, query: RunQuery, schema: str, columns: str = _COLUMNS) -> str:
     live = query.states and not TERMINAL & set(query.states)
     order = "DESC" if query.newest_first else "ASC"
     conditions = " AND ".join(statement.conditions).replace("{schema}", f'"{schema}"')
     table = f'"{schema}".{"live_run" if live else "every_run"}'
-    return f"SELECT {_COLUMNS} FROM {table} AS run WHERE {conditions} ORDER BY id {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
+    return f"SELECT {columns} FROM {table} AS run WHERE {conditions} ORDER BY id {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
 
 
 def _count(moment: datetime | None) -> int | None:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dovetail.clock import LEAP, Clock, SystemClock, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.engine.clearing import pending_of
 from dovetail.engine.paging import place_of
 from dovetail.engines.redis import durability as durabilities
 from dovetail.engines.redis import examining, packing
@@ -26,6 +27,7 @@ from dovetail.model import (
     Cancelled,
     Claim,
     Claimed,
+    Cleared,
     Event,
     Finding,
     Finished,
@@ -61,6 +63,8 @@ MOST_CLAIMED = 150
 """How many runs one script hands out."""
 SWEPT = 250
 """How much one script sweeps."""
+CLEARED = 250
+"""How many runs one script clears."""
 GLANCED_AT = 400
 """Records of what is over among which one script looks for failures."""
 
@@ -162,6 +166,14 @@ class RedisEngine:
         parts = [await self._branch().ask("cancel", (part, running)) for part in parts_of(keys)]
         return [Cancelled(answer) for part in parts for answer in part]
 
+    async def clear(self, query: RunQuery) -> Cleared:
+        asked = pending_of(query)
+        if asked is None:
+            return Cleared(0)
+        row = _row(asked, min(query.limit, CLEARED), _place(query))
+        cursor, is_end, cancelled = await self._branch().ask("clear", row)
+        return Cleared(cancelled, None if is_end else str(cursor))
+
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         rows = [
             (
@@ -204,9 +216,7 @@ class RedisEngine:
 
     async def find(self, query: RunQuery) -> Page[Run]:
         """One page. The cursor is the place in the order of arrival, so runs that come and go do not disturb it."""
-        if query.limit < 1:
-            raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
-        cursor: int | bool = False if query.cursor is None else place_of(query.cursor)
+        cursor = _place(query)
         found: list[tuple[int, Run]] = []
         is_end = False
         while not is_end and len(found) <= query.limit:
@@ -330,9 +340,16 @@ class RedisEngine:
         return branch
 
 
+def _place(query: RunQuery) -> int | bool:
+    """Where a page begins."""
+    if query.limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
+    return False if query.cursor is None else place_of(query.cursor)
+
+
 def _row(query: RunQuery, limit: int, cursor: int | bool) -> tuple[Any, ...]:
     return (
-        query.ids, query.keys, query.states, query.queues, query.tasks, query.groups,
+        query.ids, query.keys, query.states, query.queues, query.without_queues, query.tasks, query.groups,
         TAGS, marks_of(query.tags), query.key_prefix if query.key_prefix is not None else False,
         query.worker if query.worker is not None else False, query.parent if query.parent is not None else False,
         _moment(query.created_after), _moment(query.created_before), _moment(query.due_before),

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
-WHEN_FULL = frozenset({"cancel", "claim", "discard", "finish", "heartbeat", "lift", "mend", "report", "sweep"})
+WHEN_FULL = frozenset({"cancel", "claim", "clear", "discard", "finish", "heartbeat", "lift", "mend", "report", "sweep"})
 """Scripts that have to run when memory is full: they are how it gets empty again."""
 READING = frozenset({"examine", "find", "glance", "holds", "rights", "standing", "survey"})
 

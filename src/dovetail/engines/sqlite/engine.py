@@ -15,6 +15,7 @@ from dovetail.clock import Clock
 from dovetail.engines.sqlite import (
     archive,
     claiming,
+    clearing,
     connection,
     control,
     enlisting,
@@ -39,6 +40,7 @@ from dovetail.model import (
     Cancelled,
     Claim,
     Claimed,
+    Cleared,
     Event,
     Finding,
     Finished,
@@ -183,6 +185,9 @@ class SqliteEngine:
 
     async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
         return await self._write(partial(control.cancel, keys=keys, running=running))
+
+    async def clear(self, query: RunQuery) -> Cleared:
+        return await self._write(partial(clearing.clear, query=query))
 
     async def report(self, reports: Sequence[ProgressReport]) -> list[bool]:
         return await self._write(partial(control.report, reports=reports))

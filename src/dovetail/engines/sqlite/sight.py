@@ -37,8 +37,6 @@ _COLUMNS = """seq, id, COALESCE(key, id) AS key, task, state, queue, -priority A
 def find(session: Session, query: RunQuery) -> Page[Run]:
     """One page. The cursor is the place in the order of arrival, so rows that come and go do not disturb it, nor do
     those that go to the archive."""
-    if query.limit < 1:
-        raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
     rows = _rows(session, query, "dovetail_run")
     if _may_be_archived(session, query):
         both = [*rows, *_rows(session, query, "dovetail_archive")]
@@ -56,12 +54,23 @@ def _may_be_archived(session: Session, query: RunQuery) -> bool:
 
 def _rows(session: Session, query: RunQuery, table: str) -> list[sqlite3.Row]:
     """What a table holds of a page, and one row more."""
-    conditions, values = _conditions(session, query, table)
-    order = "DESC" if query.newest_first else "ASC"
-    statement = f"SELECT {_COLUMNS} FROM {table} AS run WHERE {' AND '.join(conditions)} ORDER BY seq {order} LIMIT ?"  # noqa: S608 - values are bound
     cursor = session.db.cursor()
     cursor.row_factory = sqlite3.Row
-    return cursor.execute(statement, [*values, query.limit + 1]).fetchall()
+    return cursor.execute(*_select(session, query, table, _COLUMNS)).fetchall()
+
+
+def live(session: Session, query: RunQuery, columns: str) -> list[Any]:
+    """Some columns of live runs, in the order of a page, and one row more."""
+    return session.db.execute(*_select(session, query, "dovetail_run", columns)).fetchall()
+
+
+def _select(session: Session, query: RunQuery, table: str, columns: str) -> tuple[str, list[Any]]:
+    if query.limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
+    conditions, values = _conditions(session, query, table)
+    order = "DESC" if query.newest_first else "ASC"
+    statement = f"SELECT {columns} FROM {table} AS run WHERE {' AND '.join(conditions)} ORDER BY seq {order} LIMIT ?"  # noqa: S608 - values are bound
+    return statement, [*values, query.limit + 1]
 
 
 def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str], list[Any]]:
@@ -88,6 +97,9 @@ def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str
         values += [session.docket, *query.keys, *query.keys, session.docket]
     among("state", query.states)
     among("queue", query.queues)
+    if query.without_queues:
+        conditions.append(f"queue NOT IN ({', '.join('?' * len(query.without_queues))})")
+        values.extend(query.without_queues)
     among("task", query.tasks)
     among("tribe", query.groups)
     for mark in marks_of(query.tags):

@@ -38,6 +38,7 @@ from dovetail.testing.conformance.batches import Batches  # noqa: E402
 from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
 from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
 from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
+from dovetail.testing.conformance.clearing import Clearing  # noqa: E402
 from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
 from dovetail.testing.conformance.counting import Counting  # noqa: E402
 from dovetail.testing.conformance.crashing import Crashing  # noqa: E402
@@ -88,6 +89,7 @@ class Conformance(
     Leases,
     Crashing,
     Cancelling,
+    Clearing,
     Progressing,
     Reviving,
     Holds,
@@ -117,6 +119,7 @@ __all__ = [
     "Bounds",
     "Cancelling",
     "Claiming",
+    "Clearing",
     "Conflicts",
     "Conformance",
     "Connect",

@@ -94,6 +94,21 @@ class Audit:
         silent = [each for each in self.ledger if each.has_lapsed(now) and each.run.queue in queues]
         assert not silent, "these leases lapsed, and were not taken over"
 
+    # Clearing
+
+    def follow_clearing(self, meant: Sequence[Record], runs: Mapping[str, Run]) -> int:
+        """All that was meant is over; which of it fell with others is for the engine to say. How many did not."""
+        kept = {record.run.id: runs.get(record.run.id) for record in meant}
+        assert all(run is None or run.state is State.CANCELLED for run in kept.values()), "I13: what is cleared is over"
+        alone = [record for record in meant if (run := kept[record.run.id]) is None or run.doomed_by is None]
+        for record in alone:
+            # One that was cancelled by itself was so before what it waited for.
+            for waiting in [each for each in self.ledger.waiting_for(record) if each in alone]:
+                self.ledger.end(waiting, State.CANCELLED, self.clock.now())
+            if record.is_live:
+                self.ledger.end(record, State.CANCELLED, self.clock.now())
+        return len(alone)
+
     # Revivals
 
     def follow_revival(self, id: str, runs: Mapping[str, Run]) -> None:

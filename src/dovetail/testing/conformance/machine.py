@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Archives, Engine
+from dovetail.engine.clearing import steps
 from dovetail.errors import UnknownParent
 from dovetail.model import (
     TERMINAL,
@@ -307,6 +308,16 @@ class Machine(RuleBasedStateMachine):
     async def _cancel(self, key: str) -> None:
         (answer,) = await self.engine.cancel([key])
         assert answer is self.ledger.cancel(key, self.clock.now())
+
+    @precondition(lambda self: sum(record.is_pending for record in self.ledger) > 2)
+    @rule(queue=st.sampled_from(QUEUES), limit=st.sampled_from([1, 2, 100]))
+    def clear(self, queue: str, limit: int) -> None:
+        self.step(self._clear(RunQuery(queues=(queue,), limit=limit)))
+
+    async def _clear(self, query: RunQuery) -> None:
+        meant = [each for each in self.ledger if each.is_pending and each.run.queue in query.queues]
+        cleared = sum([step.runs async for step in steps(self.engine.clear, query)])
+        assert cleared == self.audit.follow_clearing(meant, await self.read())
 
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:

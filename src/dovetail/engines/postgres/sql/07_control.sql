@@ -91,6 +91,91 @@ BEGIN
 END
 $$;
 
+-- Cancel those of these runs that are pending. The answer is JSON: how many that were.
+CREATE OR REPLACE FUNCTION clear(of_docket bigint, at bigint, ids text[]) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
+DECLARE
+    now bigint := time_of(at);
+    cleared bigint := 0;
+    parents text[];
+    each text;
+    pending run;
+BEGIN
+    PERFORM begin_telling(of_docket);
+    PERFORM lock_keys(of_docket, ARRAY(
+        SELECT COALESCE(held.key, held.id) FROM unnest(ids) AS asked (id) CROSS JOIN LATERAL (
+            SELECT key, run.id FROM run WHERE docket = of_docket AND run.id = asked.id OFFSET 0
+        ) AS held
+    ));
+    parents := ARRAY(
+        SELECT asked.id FROM unnest(ids) AS asked (id) CROSS JOIN LATERAL (
+            SELECT FROM run WHERE docket = of_docket AND run.id = asked.id AND children > 0 OFFSET 0
+        ) AS held
+    );
+    FOREACH each IN ARRAY parents LOOP
+        -- Unless it fell with one that it hung on itself.
+        SELECT * INTO pending FROM run
+        WHERE docket = of_docket AND id = each AND state IN ('scheduled', 'queued', 'waiting') FOR UPDATE;
+        IF FOUND THEN
+            PERFORM end_run(pending, now, 'cancelled', NULL, NULL), pass_turn_on(pending.turn);
+            cleared := cleared + 1;
+        END IF;
+    END LOOP;
+    cleared := cleared + cancel_all(of_docket, now, ids);
+    PERFORM pass_turns_on(of_docket);
+    RETURN '{"cleared":' || cleared || ',' || news(of_docket) || '}';
+END
+$$;
+
+-- Cancel those of these runs that are pending and that none hang on, all of them in one go; how many that were.
+CREATE OR REPLACE FUNCTION cancel_all(of_docket bigint, now bigint, ids text[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    pending text[];
+    unkept text[];
+    turns text[];
+    events text;
+    ended bigint;
+BEGIN
+    pending := ARRAY(
+        SELECT held.id FROM unnest(ids) AS asked (id) CROSS JOIN LATERAL (
+            SELECT run.id FROM run
+            WHERE docket = of_docket AND run.id = asked.id AND children = 0
+                AND state IN ('scheduled', 'queued', 'waiting')
+            FOR UPDATE
+        ) AS held
+    );
+    WITH gone AS (
+        DELETE FROM run WHERE docket = of_docket AND id = ANY (pending) RETURNING run.*
+    ), kept AS (
+        INSERT INTO ended (
+            docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe,
+            weight, limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled,
+            keep_archived, keep_most, after_failure, children, failures, payload
+        )
+        SELECT docket, id, key, task, 'cancelled', queue, priority, due, created, attempt, epoch + 1, crashes,
+            crash_limit, tribe, weight, limits, headers, worker, started, now,
+            now + COALESCE(keep_archived, 0) + keep_cancelled, keep_completed, keep_failed, keep_cancelled,
+            keep_archived, keep_most, after_failure, children, failures, payload
+        FROM gone WHERE COALESCE(keep_archived, 0) + keep_cancelled > 0
+    )
+    SELECT COUNT(*), array_agg(turn) FILTER (WHERE turn IS NOT NULL),
+        array_agg(id) FILTER (WHERE COALESCE(keep_archived, 0) + keep_cancelled <= 0),
+        CASE WHEN is_telling() THEN string_agg(',' || jsonb_build_object(
+            'kind', 'state', 'id', id, 'key', COALESCE(key, id), 'state', 'cancelled', 'finished', now
+        )::text, '') END
+    INTO ended, turns, unkept, events FROM gone;
+    IF unkept IS NOT NULL THEN
+        DELETE FROM error WHERE docket = of_docket AND run = ANY (unkept);
+        DELETE FROM edge WHERE docket = of_docket AND child = ANY (unkept);
+    END IF;
+    IF events IS NOT NULL THEN
+        PERFORM set_config('dovetail.told', current_setting('dovetail.told') || events, true);
+    END IF;
+    PERFORM pass_turn_on(turn) FROM unnest(turns) AS turn;
+    RETURN ended;
+END
+$$;
+
 -- Each report is {key, id, epoch, increment, total, message, clear}. The answer is JSON: whether each was taken.
 CREATE OR REPLACE FUNCTION report(of_docket bigint, at bigint, reports jsonb) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$

@@ -76,6 +76,7 @@ GRANT EXECUTE ON FUNCTION
     {schema}.claim(bigint, bigint, text, bigint, text[], bigint, jsonb, bigint),
     {schema}.finish(bigint, bigint, text[], bigint[], bigint[], bigint[], jsonb, bytea),
     {schema}.heartbeat(bigint, bigint, text[], bigint[], bigint, text, bytea, boolean),
+    {schema}.clear(bigint, bigint, text[]),
     {schema}.report(bigint, bigint, jsonb),
     {schema}.revive(bigint, bigint, jsonb, bytea),
     {schema}.discard(bigint, bigint, text[]),

@@ -19,6 +19,17 @@ UPDATE dovetail_docket SET mark = MAX(mark, ?2) WHERE id = ?1 RETURNING mark, ho
 -- name: ask_to_stop
 UPDATE dovetail_run SET stop = 1 WHERE seq = ?
 
+-- name: is_pending
+SELECT 1 FROM dovetail_run WHERE seq = ? AND state IN ('scheduled', 'queued', 'waiting')
+
+-- name: cancel_all
+-- takes seqs as JSON, now: pending runs that none hang on
+UPDATE dovetail_run SET
+    state = 'cancelled', finished = ?2, error = NULL, doomed_by = NULL, epoch = epoch + 1,
+    expires = ?2 + COALESCE(keep_archived, 0) + keep_cancelled, parked_on = NULL, turn = NULL, waits_for = 0
+WHERE seq IN (SELECT value FROM json_each(?1)) AND state IN ('scheduled', 'queued', 'waiting')
+RETURNING seq, id, COALESCE(key, id), expires
+
 -- name: over_of_key
 -- takes docket, key, now
 SELECT 1 FROM (
