@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from dovetail.codec import CallTypes, Codec
@@ -23,34 +22,47 @@ class Reader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._reading = asyncio.Lock()
-        self._next = Batch()
+        self._turn = asyncio.Lock()
+        self._next: Batch | None = None
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, Run]:
         """These runs, as far as they are kept, and maybe others."""
         if not ids:
             return {}
-        batch = self._next
+        batch = self._next = self._next or Batch(self._read)
         batch.ids.update(ids)
-        async with self._reading:
-            if batch.runs is None:  # the first of those who wait for it; if he is stopped, the next one
-                await asyncio.sleep(0)  # those that start in the same turn of the loop join it
-                if self._next is batch:
-                    self._next = Batch()
-                batch.runs = await self._find(list(batch.ids))
-        return batch.runs
+        batch.waiting += 1
+        try:
+            # All of them go on in the same turn of the loop, and end in the same batch of the settler.
+            return await asyncio.shield(batch.reading)
+        finally:
+            batch.waiting -= 1
+            if not batch.waiting:
+                self._leave(batch)
+
+    async def _read(self, batch: Batch) -> dict[str, Run]:
+        async with self._turn:
+            self._next = None
+            return await self._find(list(batch.ids))
 
     async def _find(self, ids: list[str]) -> dict[str, Run]:
         pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
         return {run.id: run for page in pages for run in await self._engine.find(RunQuery(ids=tuple(page), limit=PAGE))}
 
+    def _leave(self, batch: Batch) -> None:
+        """Nobody waits for it any more: it has been read, or all were stopped."""
+        batch.reading.cancel()
+        if self._next is batch:
+            self._next = None
 
-@dataclass(slots=True)
+
 class Batch:
-    """What is read together."""
+    """What is read together, for as long as somebody waits for it."""
 
-    ids: set[str] = field(default_factory=set[str])
-    runs: Mapping[str, Run] | None = None
+    def __init__(self, read: Callable[[Batch], Coroutine[Any, Any, dict[str, Run]]]) -> None:
+        self.ids: set[str] = set()
+        self.waiting = 0
+        self.reading = asyncio.create_task(read(self), name="dovetail results")
 
 
 class Results:
