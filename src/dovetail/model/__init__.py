@@ -1,12 +1,14 @@
 """The nouns that cross the seam between the core and an engine. Data only."""
 
 from dovetail.model.claim import (
+    BROUGHT,
     AttemptError,
     Claim,
     Claimed,
     Failure,
     Finished,
     Requeue,
+    Result,
     Settle,
     Verdict,
 )
@@ -40,6 +42,7 @@ from dovetail.model.tags import TAGS, marks_of, tag_headers, tags_of
 from dovetail.model.worker import Blockage, Pulse, WorkerInfo
 
 __all__ = [
+    "BROUGHT",
     "FOREVER",
     "PENDING",
     "TAGS",
@@ -74,6 +77,7 @@ __all__ = [
     "QueueGlance",
     "Repair",
     "Requeue",
+    "Result",
     "Retention",
     "Revival",
     "Run",

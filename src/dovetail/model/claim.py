@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from dovetail.model.run import Due, NewRun, State
 
 
+BROUGHT = 16_384
+"""Bytes of a result that a claim brings along at most. One that is larger is read by whoever needs it."""
+
+
+class Result(Noun, frozen=True):
+    """What a run that completed has returned."""
+
+    id: str
+    task: str
+    value: bytes | None
+
+
 class Claim(Noun, frozen=True):
     """A run leased to a worker. The epoch proves it: once the run has a newer one, this claim is void."""
 
@@ -29,6 +41,7 @@ class Claim(Noun, frozen=True):
     redelivered: bool = False  # an earlier lease lapsed without a word
     crashes: int = 0
     headers: Mapping[str, str] = {}
+    results: tuple[Result, ...] = ()  # of its parents, if it wants them
 
 
 class Claimed(Noun, frozen=True):

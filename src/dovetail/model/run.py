@@ -121,6 +121,7 @@ class NewRun(Noun, frozen=True):
     retention: Retention = Retention()
     headers: Mapping[str, str] = {}  # carried along untouched: trace context, for one
     instead_of: str | None = None  # with REPLACE: the id of the one run that it may take the place of
+    wants_results: bool = False  # its claim brings along what its parents have returned
 
 
 class Progress(Noun, frozen=True):

@@ -15,6 +15,9 @@ from dovetail.tasks.task import Task
 
 NOW = timedelta()
 
+RECEIVED = 20
+"""Runs whose results the claim of another brings along. One that refers to more of them reads them when it starts."""
+
 
 class Drafter:
     """Makes runs of calls."""
@@ -45,12 +48,14 @@ class Drafter:
         """The run of a call. Without a key it is called by its id. Whatever it refers to it also waits for."""
         run_id = id or new_id()
         payload = self.codec.dump_call(task.types, args, kwargs)
+        wants_results = False
         if MARK in payload:
-            referred = (each.name for each in references_in(*args, *kwargs.values()))
+            referred = [each.name for each in references_in(*args, *kwargs.values())]
             after = tuple(dict.fromkeys((*after, *referred)))
+            wants_results = bool(referred) and len(after) <= RECEIVED
         run = NewRun(
             run_id, key or run_id, name, payload, due, queue, priority, group, 1.0, after, after_failure,
-            conflict=conflict, retention=retention, headers=headers,
+            conflict=conflict, retention=retention, headers=headers, wants_results=wants_results,
         )  # fmt: skip
         if task.declaration is not PLAINLY or tags:
             run = _as_declared(run, task.declaration, tags)

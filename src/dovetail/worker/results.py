@@ -10,7 +10,7 @@ from dovetail.codec import CallTypes, Codec
 from dovetail.codec.references import Reference, references_in, resolved
 from dovetail.engine import Engine
 from dovetail.errors import ParentFailed, ResultExpired
-from dovetail.model import Claim, Run, RunQuery, State
+from dovetail.model import Claim, Result, Run, RunQuery, State
 from dovetail.tasks import Task, TaskFunction
 
 PAGE = 500
@@ -80,8 +80,11 @@ class Results:
         wanted = list(dict.fromkeys(references_in(*args, *kwargs.values())))
         if not wanted:
             return args, kwargs
-        runs = await self._parents(claim, wanted)
-        results = {each: self._result(claim, each, runs.get(each)) for each in wanted}
+        brought = {result.id: result for result in claim.results}
+        results = {each: self._loaded(brought[each.name]) for each in wanted if each.name in brought}
+        if missing := [each for each in wanted if each not in results]:
+            runs = await self._parents(claim, missing)
+            results |= {each: self._result(claim, each, runs.get(each)) for each in missing}
         return resolved(args, results), resolved(kwargs, results)
 
     async def _parents(self, claim: Claim, wanted: list[Reference]) -> dict[Reference, Run]:
@@ -109,15 +112,19 @@ class Results:
                 f"the run {claim.key!r} is to receive the result of {run.key!r}, which has none: it {_ended(run)}{why}."
                 " Wait for it with after= instead to run whatever became of it"
             )
-        if run.result is not None:
-            function = self._tasks.get(run.task)
-            types = Task.of(function).types if function is not None else CallTypes.unknown(run.task)
-            return self._codec.load_result(types, run.result)
-        if run.error is not None:
+        if run.result is None and run.error is not None:
             raise ParentFailed(
                 f"the run {claim.key!r} is to receive the result of {run.key!r}, which could not be stored: {run.error}"
             )
-        return None
+        return self._loaded(Result(run.id, run.task, run.result))
+
+    def _loaded(self, result: Result) -> Any:
+        """The value, decoded afresh for each who receives it."""
+        if result.value is None:
+            return None
+        function = self._tasks.get(result.task)
+        types = Task.of(function).types if function is not None else CallTypes.unknown(result.task)
+        return self._codec.load_result(types, result.value)
 
 
 def _ended(run: Run) -> str:

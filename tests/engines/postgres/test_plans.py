@@ -119,6 +119,29 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
     plain.execute("DELETE FROM dovetail.ended WHERE docket = %s", (docket,))
 
 
+@pytest.mark.timeout(300)
+async def test_a_claim_brings_results_by_indexes_alone(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, 1_000, 1)
+    over = {"docket": docket, "kind": "parent", "expires": FAR, "archived": None, "most": None, "count": 100_000}
+    await asyncio.to_thread(plain.execute, OVER.encode(), over)
+    plain.execute("UPDATE dovetail.run SET wants_results = true WHERE docket = %s", (docket,))
+    plain.execute(
+        "INSERT INTO dovetail.edge SELECT %s, 'parent' || n, 'queued' || n, true FROM generate_series(1, 1000) AS n",
+        (docket,),
+    )
+    rows = explained.rows(
+        "SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', 1::bigint)", docket, WANT
+    )
+    assert all("parent" in row[13] for row in rows[:-1])
+    check([plan for plan in explained.plans if "FROM edge" in plan], 20)
+    for table in ("run", "ended", "edge"):
+        plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
+
+
 def _stock(plain: psycopg.Connection[Any], docket: int, state: str, due: int, count: int, levels: int) -> None:
     values = {"docket": docket, "state": state, "due": due, "count": count, "levels": levels}
     plain.execute(BACKLOG.encode(), values)

@@ -27,6 +27,7 @@ CREATE TABLE dovetail_archive(
   postponed_by TEXT,
   waits_for INT,
   after_failure INT,
+  wants_results INT,
   children INT,
   doomed_by TEXT,
   parked_on TEXT,
@@ -136,6 +137,7 @@ CREATE TABLE dovetail_run (
     postponed_by   TEXT,                    -- the id of the request that moved it last, which makes that repeatable
     waits_for      INTEGER NOT NULL DEFAULT 0,  -- parents that are not over yet
     after_failure  INTEGER NOT NULL DEFAULT 0,
+    wants_results  INTEGER NOT NULL DEFAULT 0,  -- its claim brings along what its parents have returned
     children       INTEGER NOT NULL DEFAULT 0,  -- runs that were ever made to wait for this one
     doomed_by      TEXT,                    -- the parent whose end cancelled it
     parked_on      TEXT,                    -- the full limit it waits for

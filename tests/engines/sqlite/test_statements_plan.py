@@ -36,6 +36,7 @@ USES = {
     "take_over": (BY_ROW,),
     "make_ready": (BY_ROW,),
     "start": (BY_ROW,),
+    "results_of_parents": ("dovetail_edge_child (child=?)", BY_ROW),
     # limits
     "first_parked": ("dovetail_run_parked (docket=? AND parked_on=?)",),
     "limits_with_parked": ("dovetail_run_parked (docket=? AND parked_on>?)",),

@@ -10,7 +10,7 @@ from dovetail.clock import from_microseconds
 from dovetail.engines.postgres.news import News
 from dovetail.engines.postgres.sight import headers_of
 from dovetail.engines.postgres.texts import get, get_any
-from dovetail.model import Cancelled, Claim, Finished, Placement, Placing, State
+from dovetail.model import Cancelled, Claim, Finished, Placement, Placing, Result, State
 
 _STATES = {"x": State.CANCELLED} | {state[0]: state for state in State if state is not State.CANCELLED}
 _NO_HEADERS: dict[str, str] = {}
@@ -59,10 +59,13 @@ class Tidied(News):
 
 
 def claim_of(row: tuple[Any, ...]) -> Claim:
-    run_id, epoch, key, task, payload, attempt, due, queue, priority, tribe, crashes, headers, redelivered = row
+    run_id, epoch, key, task, payload, attempt, due, queue, priority, tribe, crashes, headers, redelivered, results = (
+        row
+    )
     return Claim(
         get(run_id), epoch, get(run_id if key is None else key), get(task), payload, attempt, from_microseconds(due),
         get(queue), -priority, get_any(tribe), redelivered, crashes, headers_of(headers) if headers else _NO_HEADERS,
+        _results_of(results) if results else (),
     )  # fmt: skip
 
 
@@ -70,6 +73,11 @@ def tasks_in(said: str | None) -> tuple[str, ...]:
     return tuple(map(get, msgspec.json.decode(said, type=list[str]))) if said else ()
 
 
+def _results_of(told: str) -> tuple[Result, ...]:
+    return tuple(Result(get(run_id), get(task), value) for run_id, task, value in _results.decode(told))
+
+
+_results = msgspec.json.Decoder(list[tuple[str, str, bytes | None]])
 placed = msgspec.json.Decoder(Placed)
 done = msgspec.json.Decoder(Done)
 answered = msgspec.json.Decoder(Answered)

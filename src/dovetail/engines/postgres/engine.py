@@ -210,7 +210,7 @@ class PostgresEngine:
         )
         took = self.clock.monotonic() - began
         last = rows.pop()
-        _, wait, told, poisoned, *_, lapsed, _, _ = last
+        _, wait, told, poisoned, *_, lapsed, _, _, _ = last
         self._tell(answers.news.decode("{" + told + "}"))
         if ageing is None:
             self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)

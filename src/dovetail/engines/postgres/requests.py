@@ -141,6 +141,7 @@ def _common(run: NewRun) -> dict[str, Any]:
 
 
 def _one(run: NewRun, blobs: Blobs) -> dict[str, Any]:
+    wanted = {"wants_results": True} if run.wants_results else {}
     return {
         "id": run.id,
         "key": None if run.key == run.id else run.key,
@@ -153,6 +154,7 @@ def _one(run: NewRun, blobs: Blobs) -> dict[str, Any]:
         "headers": _encode(run.headers).decode() if run.headers else None,
         "start": blobs.add(run.payload),
         "size": len(run.payload),
+        **wanted,
         **_common(run),
         **_due(run.due),
     }

@@ -144,10 +144,12 @@ class RedisEngine:
             grace = self._is_in_grace(lease)  # only now: it may have taken another server to ask
             return packing.encode((worker, wanted, queues, duration, grace, asked, again, expected, ages))
 
-        head, calls = await self._branch().run("claim", request)
+        head, calls, *brought = await self._branch().run("claim", request)
         wait, now, leapt, heads, lapsed, poisoned = packing.decode(head)
         self._note_time(now, leapt)
         claims = [packing.claim(each, blob) for each, blob in zip(heads, calls, strict=True)]
+        for number, results in packing.results(*brought).items() if brought else ():
+            claims[number] = claims[number].but(results=tuple(results))
         if wanted < want and len(claims) == wanted:
             wait = 0
         return Claimed(claims, None if wait is False else timedelta(microseconds=wait), lapsed, tuple(poisoned))

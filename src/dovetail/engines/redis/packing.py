@@ -24,6 +24,7 @@ from dovetail.model import (
     LimitUse,
     NewRun,
     Progress,
+    Result,
     Retention,
     Run,
     RunGlance,
@@ -62,6 +63,7 @@ class Draft(msgspec.Struct, omit_defaults=True):
     conflict: str = "keep"
     instead_of: str | None = None
     counted: tuple[str, int] | None = None  # the task, and how many of it are kept
+    wants_results: bool = False
 
 
 # Scheduling
@@ -85,6 +87,7 @@ def draft(run: NewRun) -> Draft:
         run.conflict,
         run.instead_of,
         None if run.retention.keep is None else (run.task, run.retention.keep),
+        run.wants_results,
     )
 
 
@@ -168,6 +171,14 @@ def claim(head: Sequence[Any], blob: bytes) -> Claim:
         run_id, epoch, run_id if key is False else key, task, payload, attempt, from_microseconds(int(moment)), queue,
         priority, None if group is False else group, redelivered, crashes, headers,
     )  # fmt: skip
+
+
+def results(brought: Sequence[Any]) -> dict[int, list[Result]]:
+    """What was brought along for claims, by their number in the answer."""
+    found: dict[int, list[Result]] = {}
+    for number, run_id, blob, value in zip(*[iter(brought)] * 4, strict=True):
+        found.setdefault(number, []).append(Result(run_id.decode(), parts_of(blob)[0], value))
+    return found
 
 
 def run(record: dict[str, Any], run_id: str, blob: bytes, result: bytes, errors: list[bytes]) -> Run:

@@ -12,7 +12,7 @@ from dovetail.engine.admission import Refusal, Usage, admit
 from dovetail.engines.sqlite import endings, fairness, limits
 from dovetail.engines.sqlite.ready import Ready, first_aged, first_ready, open_queues
 from dovetail.engines.sqlite.session import Session, load_headers, load_limits
-from dovetail.model import Claim, Claimed, Failure, Limit, State
+from dovetail.model import BROUGHT, Claim, Claimed, Failure, Limit, Result, State
 
 PROMOTED = 1000
 """How many runs that became due join the ready order in one call."""
@@ -129,7 +129,7 @@ def _start(session: Session, admitted: list[Ready], worker: str, until: int) -> 
     if not admitted:
         return []
     seqs = f"[{','.join([str(ready.seq) for ready in admitted])}]"
-    rows = {row[12]: row[:12] for row in session.all("start", seqs, worker, until, session.now)}
+    rows = {row[-1]: row for row in session.all("start", seqs, worker, until, session.now)}
     for ready in admitted:
         if ready.place:
             fairness.note_claimed(session, ready.queue, ready.place)
@@ -181,13 +181,19 @@ def _expect_openings(
 
 
 def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered: bool) -> Claim:
-    run_id, epoch, key, task, payload, attempt, due, queue, priority, group, crashes, headers = row
+    run_id, epoch, key, task, payload, attempt, due, queue, priority, group, crashes, headers, wants_results, seq = row
     if session.tells_states:
         session.tell_state(run_id, key, State.RUNNING, worker=worker, started=from_microseconds(session.now))
     return Claim(
         run_id, epoch, key, task, payload, attempt, from_microseconds(due), queue, priority, group,
         redelivered, crashes, load_headers(headers) if headers else _NO_HEADERS,
+        _results(session, seq) if wants_results else (),
     )  # fmt: skip
+
+
+def _results(session: Session, seq: int) -> tuple[Result, ...]:
+    """What the parents of a run have returned."""
+    return tuple(Result(*row) for row in session.all("results_of_parents", seq, session.now, BROUGHT))
 
 
 def _wait(session: Session, queues: list[str], ends: list[int]) -> timedelta | None:

@@ -117,8 +117,8 @@ def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | No
         session.docket, run.id, None if run.key == run.id else run.key, run.task, run.queue, -run.priority,
         state, due, session.now, run.attempt, run.crash_limit, place, completed, failed, cancelled, most,
         archived, run.payload, run.group, run.weight if run.group is not None else None, dump_limits(run.limits),
-        dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, dead and dead[1], over,
-        over and over + cancelled + (archived or 0), dead and endings.doomed_text(dead[1]),
+        dump_headers(run.headers), 0 if dead else len(unmet), run.after_failure, run.wants_results,
+        dead and dead[1], over, over and over + cancelled + (archived or 0), dead and endings.doomed_text(dead[1]),
     )  # fmt: skip
     session.payload += len(run.payload)
     seq = inserted.lastrowid or 0

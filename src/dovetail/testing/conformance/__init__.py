@@ -57,6 +57,7 @@ from dovetail.testing.conformance.naming import Naming  # noqa: E402
 from dovetail.testing.conformance.parents import Parents  # noqa: E402
 from dovetail.testing.conformance.progress import Progressing  # noqa: E402
 from dovetail.testing.conformance.racing import Racing  # noqa: E402
+from dovetail.testing.conformance.receiving import Receiving  # noqa: E402
 from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
 from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
 from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
@@ -86,6 +87,7 @@ class Conformance(
     Fencing,
     Repeating,
     Parents,
+    Receiving,
     Leases,
     Crashing,
     Cancelling,
@@ -140,6 +142,7 @@ __all__ = [
     "Parents",
     "Progressing",
     "Racing",
+    "Receiving",
     "Repeating",
     "Reviving",
     "Scheduling",

@@ -33,6 +33,7 @@ CREATE TABLE run (
     children       integer NOT NULL DEFAULT 0,  -- runs that were ever made to wait for this one
     failures       integer NOT NULL DEFAULT 0,  -- rows of its error history, ever written
     after_failure  boolean NOT NULL DEFAULT false,
+    wants_results  boolean NOT NULL DEFAULT false, -- its claim brings along what its parents have returned
     stop           boolean NOT NULL DEFAULT false,
     state          text COLLATE "C" NOT NULL,
     id             text COLLATE "C" NOT NULL,
@@ -92,6 +93,7 @@ CREATE TABLE ended (
     children       integer NOT NULL,
     failures       integer NOT NULL,
     after_failure  boolean NOT NULL,
+    wants_results  boolean NOT NULL DEFAULT false,
     state          text COLLATE "C" NOT NULL,
     id             text COLLATE "C" NOT NULL,
     key            text COLLATE "C",

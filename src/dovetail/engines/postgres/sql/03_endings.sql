@@ -17,12 +17,12 @@ BEGIN
     INSERT INTO ended (
         docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe, weight,
         limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled, keep_archived,
-        keep_most, after_failure, children, failures, doomed_by, error, result, payload
+        keep_most, after_failure, wants_results, children, failures, doomed_by, error, result, payload
     ) VALUES (
         gone.docket, gone.id, gone.key, gone.task, new_state, gone.queue, gone.priority, gone.due, gone.created,
         gone.attempt, new_epoch, gone.crashes, gone.crash_limit, gone.tribe, gone.weight, gone.limits, gone.headers,
         gone.worker, gone.started, now, now + kept, gone.keep_completed, gone.keep_failed, gone.keep_cancelled,
-        gone.keep_archived, gone.keep_most, gone.after_failure, gone.children, gone.failures, new_doomed_by, new_error, new_result, gone.payload
+        gone.keep_archived, gone.keep_most, gone.after_failure, gone.wants_results, gone.children, gone.failures, new_doomed_by, new_error, new_result, gone.payload
     );
 END
 $$;

@@ -335,6 +335,7 @@ BEGIN
     new.limits := NULLIF(request->'limits', 'null'::jsonb);
     new.headers := request->>'headers';
     new.after_failure := (request->>'after_failure')::boolean;
+    new.wants_results := request ? 'wants_results';
     new.epoch := 0;
     new.crashes := 0;
     new.failures := 0;

@@ -1,15 +1,16 @@
 -- Claiming: what lapsed, what became due, what is ready, and what limits allow.
 
 -- The last row is no claim: its epoch is how long there is no reason to look again, NULL for ever; its key is news; its
--- crashes are the leases that had lapsed, its task is the tasks that were poisoned, as JSON, NULL for none; and from queue (those that had work, as JSON), priority, headers (the place), due and tribe (the id) of it a later claim may
--- go on as `beyond`, which passes over what comes before that in claim order. That is for times when a long transaction of
+-- crashes are the leases that had lapsed, its task is the tasks that were poisoned, as JSON, NULL for none; and from queue
+-- (those that had work, as JSON), priority, headers (the place), due and tribe (the id) of it a later claim may go on as
+-- `beyond`, which passes over what comes before that in claim order. That is for times when a long transaction of
 -- somebody's keeps dead rows from being removed: see shortcut.py.
 CREATE OR REPLACE FUNCTION claim(
     of_docket bigint, at bigint, by_worker text, want bigint, of_queues text[], lease_for bigint,
     beyond jsonb DEFAULT NULL, ageing bigint DEFAULT NULL
 ) RETURNS TABLE (
     id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
-    tribe text, crashes integer, headers text, redelivered boolean
+    tribe text, crashes integer, headers text, redelivered boolean, results text
 ) LANGUAGE plpgsql SECURITY DEFINER {settings} AS $$
 #variable_conflict use_column
 DECLARE
@@ -127,10 +128,11 @@ BEGIN
                     started = now, turn = NULL
                 WHERE run.ctid = ANY (picked)
                 RETURNING run.id, run.epoch, run.key, run.task, run.payload, run.attempt, run.due, run.queue,
-                    run.priority, run.tribe, run.crashes, run.headers, run.crashes > 0, run.place
+                    run.priority, run.tribe, run.crashes, run.headers, run.crashes > 0, run.place, run.wants_results
             )
             SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
-                started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
+                started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0,
+                CASE WHEN started.wants_results THEN results_for(of_docket, now, started.id) END
             FROM started ORDER BY started.priority, started.place, started.due, started.id;
         END IF;
         GET DIAGNOSTICS brought = ROW_COUNT;
@@ -142,8 +144,9 @@ BEGIN
         WHEN claimed >= want THEN NULL
         WHEN NOT looked_at_all OR has_work() THEN 0
         ELSE time_until_news(of_docket, now, of_queues, paused) END,
-        news(of_docket), CASE WHEN cardinality(poisoned) > 0 THEN array_to_json(poisoned)::text END, NULL::bytea, NULL::integer, last_picked.due,
-        CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END, last_picked.priority, last_picked.id, lapses, last_picked.place::text, NULL::boolean;
+        news(of_docket), CASE WHEN cardinality(poisoned) > 0 THEN array_to_json(poisoned)::text END, NULL::bytea,
+        NULL::integer, last_picked.due, CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END,
+        last_picked.priority, last_picked.id, lapses, last_picked.place::text, NULL::boolean, NULL::text;
 END
 $$;
 
@@ -153,7 +156,7 @@ CREATE OR REPLACE FUNCTION start_runs(
     of_docket bigint, now bigint, by_worker text, until bigint, ids text[], is_take_over boolean
 ) RETURNS TABLE (
     id text, epoch bigint, key text, task text, payload bytea, attempt integer, due bigint, queue text, priority bigint,
-    tribe text, crashes integer, headers text, redelivered boolean
+    tribe text, crashes integer, headers text, redelivered boolean, results text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -165,7 +168,8 @@ BEGIN
         RETURNING run.*
     )
     SELECT started.id, started.epoch, started.key, started.task, started.payload, started.attempt, started.due,
-        started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0
+        started.queue, started.priority, started.tribe, started.crashes, started.headers, started.crashes > 0,
+        CASE WHEN started.wants_results THEN results_for(of_docket, now, started.id) END
     FROM started ORDER BY started.priority, started.place, started.due, started.id;
     IF is_telling() THEN
         PERFORM tell(jsonb_build_object(
@@ -173,6 +177,22 @@ BEGIN
             'started', now
         )) FROM run WHERE docket = of_docket AND run.id = ANY (ids);
     END IF;
+END
+$$;
+
+-- What the parents of a run have returned, as JSON: [[id, task, result in base64], ...]. Of what lies apart only the length is
+-- looked at, so a large result is left where it is at no cost.
+CREATE OR REPLACE FUNCTION results_for(of_docket bigint, now bigint, run_id text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT json_agg(json_build_array(parent.id, parent.task, translate(encode(parent.result, 'base64'), E'\n', '')))
+        FROM edge CROSS JOIN LATERAL (
+            SELECT ended.id, ended.task, ended.result FROM ended
+            WHERE docket = of_docket AND ended.id = edge.parent AND ended.state = 'completed' AND ended.error IS NULL
+                AND ended.expires + 0 > now AND COALESCE(octet_length(ended.result), 0) <= 16384 OFFSET 0
+        ) AS parent
+        WHERE docket = of_docket AND child = run_id
+    );
 END
 $$;
 

@@ -62,11 +62,12 @@ BEGIN
         INSERT INTO ended (
             docket, id, key, task, state, queue, priority, due, created, attempt, epoch, crashes, crash_limit, tribe,
             weight, limits, headers, worker, started, finished, expires, keep_completed, keep_failed, keep_cancelled,
-            keep_archived, keep_most, after_failure, children, failures, result, payload
+            keep_archived, keep_most, after_failure, wants_results, children, failures, result, payload
         )
         SELECT docket, id, key, task, 'completed', queue, priority, due, created, attempt, epoch, crashes, crash_limit,
             tribe, weight, limits, headers, worker, started, now, now + keep_completed + COALESCE(keep_archived, 0),
-            keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most, after_failure, children, failures,
+            keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most, after_failure, wants_results,
+            children, failures,
             CASE WHEN result_size >= 0 THEN substr(blobs, result_start::integer, result_size::integer) END, payload
         FROM gone WHERE keep_completed > 0 OR children > 0 OR keep_archived IS NOT NULL
     )

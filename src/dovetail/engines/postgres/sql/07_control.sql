@@ -327,13 +327,14 @@ BEGIN
     DELETE FROM ended WHERE docket = of_docket AND id = run_id;
     INSERT INTO run (
         docket, id, key, task, queue, priority, state, due, created, attempt, epoch, crash_limit, place, keep_completed,
-        keep_failed, keep_cancelled, keep_archived, keep_most, tribe, weight, limits, headers, waits_for, after_failure, children, failures, payload
+        keep_failed, keep_cancelled, keep_archived, keep_most, tribe, weight, limits, headers, waits_for, after_failure, wants_results,
+        children, failures, payload
     ) VALUES (
         of_docket, was.id, was.key, was.task, was.queue, was.priority, new_state, now, was.created, 1, was.epoch + 1,
         was.crash_limit,
         CASE WHEN waiting > 0 THEN 0 ELSE place_of(of_docket, was.queue, was.tribe, was.weight) END,
         was.keep_completed, was.keep_failed, was.keep_cancelled, was.keep_archived, was.keep_most, was.tribe, was.weight, was.limits, was.headers, waiting,
-        was.after_failure, was.children, was.failures, COALESCE(new_payload, was.payload)
+        was.after_failure, was.wants_results, was.children, was.failures, COALESCE(new_payload, was.payload)
     );
     IF waiting = 0 THEN
         PERFORM note_work();

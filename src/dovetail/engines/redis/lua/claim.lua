@@ -2,8 +2,9 @@
 -- Takes worker, want, queues (none: all), lease, whether no lease counts as lapsed, the request's id, and whether it is
 -- made again because its answer was lost; the latest that the clock may show unless it leapt; and how long a run has to
 -- be due for its priority to count as one more, or false.
--- Returns {wait, now, whether the clock leapt, claims, how many leases had lapsed, the tasks that were poisoned}, packed; and
--- the calls in the order of the claims.
+-- Returns {wait, now, whether the clock leapt, claims, how many leases had lapsed, the tasks that were poisoned}, packed;
+-- the calls in the order of the claims; and, if there is any, what was returned to those that want results: the number of
+-- the claim, from nought, the id of the parent, the head of its call, the result.
 local worker, want, queues, lease, grace, asked, again, latest, ageing = unpack(request, 1, 9)
 
 local PROMOTED = 150 -- how many runs that became due join the ready order in one call
@@ -21,6 +22,7 @@ local leapt = is_real_time and latest and now > latest or false
 grace = grace or leapt
 local claims, ids = {}, {}
 local lapses, poisoned = 0, {}
+local receivers = {} -- pairs of the number of a claim that wants results, and the ids of its parents
 local carried = 0
 
 -- Whether a run would make the answer so large that it is left for the next call. One is never too many.
@@ -31,6 +33,7 @@ local function hand_over(run, redelivered)
         run.id, run.epoch, run.key or false, run.attempt or 1, run.due, run.queue, run.priority or 0,
         run.group or false, redelivered, run.crashes or 0,
     }
+    if run.wants_results then receivers[#receivers + 1] = { #ids, run.parents or {} } end
     ids[#ids + 1] = run.id
     carried = carried + (run.size or 0)
 end
@@ -434,7 +437,50 @@ local function claim()
     return wait
 end
 
+local returned_to
+do
+    -- Whether a parent has a result that is small enough to go along; the head of its call goes along as well.
+    local function gives(parent)
+        return parent and parent.state == 'completed' and not parent.error and not is_past(parent)
+            and not parent.has_long_result and not parent.size
+    end
+
+    local function add(returned, numbers, ids)
+        local calls, results = call('HMGET', CALL, unpack(ids)), call('HMGET', RESULT, unpack(ids))
+        for n, id in ipairs(ids) do
+            local head = calls[n] and calls[n]:sub(1, 4 + struct.unpack('>I4', calls[n]))
+            if head and (results[n] or not run_of(id).has_result) then
+                local last = #returned
+                returned[last + 1], returned[last + 2] = numbers[n], id
+                returned[last + 3], returned[last + 4] = head, results[n]
+            end
+        end
+    end
+
+    -- What the parents of those that want results have returned, some at a time.
+    function returned_to()
+        local returned, numbers, ids, parents = {}, {}, {}, {}
+        for _, receiver in ipairs(receivers) do
+            for _, id in ipairs(receiver[2]) do parents[#parents + 1] = id end
+        end
+        fetch(parents)
+        for _, receiver in ipairs(receivers) do
+            for _, id in ipairs(receiver[2]) do
+                if gives(run_of(id)) then numbers[#numbers + 1], ids[#ids + 1] = receiver[1], id end
+                if #ids == AT_ONCE then
+                    add(returned, numbers, ids)
+                    numbers, ids = {}, {}
+                end
+            end
+        end
+        if #ids > 0 then add(returned, numbers, ids) end
+        return returned
+    end
+end
+
 local wait = claim()
 local calls = #ids > 0 and call('HMGET', CALL, unpack(ids)) or {}
+local answer = { '', calls, #receivers > 0 and returned_to() or nil }
 finish_script()
-return { cmsgpack.pack({ wait, now, leapt, claims, lapses, poisoned }), calls }
+answer[1] = cmsgpack.pack({ wait, now, leapt, claims, lapses, poisoned })
+return answer

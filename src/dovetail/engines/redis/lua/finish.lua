@@ -44,6 +44,7 @@ local function settle(run, state, result, failure)
         run.has_result = true
         write(RESULT, run.id, result)
     end
+    run.has_long_result = result and #result > LONG or nil
     if failure then note_error(run, run.attempt or 1, run.worker, failure) end
     tell_end(run)
     after_end(run, true)

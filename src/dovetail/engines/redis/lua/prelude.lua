@@ -91,7 +91,7 @@ local function moment(due)
     return math.abs(number) < EXACT and number or string.format('%.0f', number)
 end
 
--- A record says how long its call is if that is long: a claim brings only so much at a time.
+-- A record says how long its call is if that is long, and that its result is: a claim brings only so much at a time.
 local LONG = 16384
 local function note_size(run, blob) run.size = #blob > LONG and #blob or nil end
 

@@ -36,6 +36,7 @@ CREATE TABLE dovetail_run (
     postponed_by   TEXT,                    -- the id of the request that moved it last, which makes that repeatable
     waits_for      INTEGER NOT NULL DEFAULT 0,  -- parents that are not over yet
     after_failure  INTEGER NOT NULL DEFAULT 0,
+    wants_results  INTEGER NOT NULL DEFAULT 0,  -- its claim brings along what its parents have returned
     children       INTEGER NOT NULL DEFAULT 0,  -- runs that were ever made to wait for this one
     doomed_by      TEXT,                    -- the parent whose end cancelled it
     parked_on      TEXT,                    -- the full limit it waits for

@@ -14,7 +14,8 @@ UPDATE dovetail_run SET crashes = crashes + 1 WHERE seq = ? RETURNING task
 UPDATE dovetail_run SET epoch = epoch + 1, crashes = crashes + 1, worker = ?2, lease = ?3, started = ?4,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE seq = ?1
-RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers
+RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers, wants_results,
+    seq
 
 -- name: became_due
 -- takes docket, now, at most
@@ -58,7 +59,14 @@ ORDER BY place, due, id LIMIT ?4
 -- takes the seqs as JSON, worker, lease, now
 UPDATE dovetail_run SET state = 'running', epoch = epoch + 1, worker = ?2, lease = ?3, started = ?4, turn = NULL
 WHERE seq IN (SELECT value FROM json_each(?1))
-RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers, seq
+RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -priority, tribe, crashes, headers, wants_results,
+    seq
+
+-- name: results_of_parents
+-- takes child, now, the largest that is wanted
+SELECT run.id, run.task, run.result FROM dovetail_edge AS edge CROSS JOIN dovetail_run AS run ON run.seq = edge.parent
+WHERE edge.child = ?1 AND run.state = 'completed' AND run.error IS NULL AND +run.expires > ?2
+    AND COALESCE(LENGTH(run.result), 0) <= ?3
 
 -- name: next_due
 -- takes docket

@@ -28,9 +28,9 @@ ORDER BY seq DESC
 INSERT INTO dovetail_run (
     docket, id, key, task, queue, priority, state, due, created, attempt, crash_limit, place,
     keep_completed, keep_failed, keep_cancelled, keep_most, keep_archived, payload, tribe, weight, limits, headers,
-    waits_for, after_failure, doomed_by, finished, expires, error
+    waits_for, after_failure, wants_results, doomed_by, finished, expires, error
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: place_alike
 -- takes what the runs have in common (docket, task, queue, priority, state, created, attempt, crash limit, place and the
