@@ -90,6 +90,19 @@ async def test_many_results_come_together(docket: Docket, make_worker: MakeWorke
     assert await last.get_result() == sum(range(1200))
 
 
+async def test_a_large_result_comes_as_well(docket: Docket, worker: Worker) -> None:
+    async def long() -> str:
+        return "x" * 100_000
+
+    async def length(text: str) -> int:
+        return len(text)
+
+    first = await docket.add(long)()
+    second = await docket.add(length)(result_of(first))
+    await finish(worker)
+    assert await second.get_result() == 100_000
+
+
 async def test_a_chain_takes_results_along(docket: Docket, worker: Worker) -> None:
     step: Execution[int] = await docket.add(number)(1)
     for _ in range(5):
