@@ -183,3 +183,16 @@ def test_a_port_that_is_taken_stops_it_at_once(tmp_path: Path):
         result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, UsageError)
     assert f"0.0.0.0:{port} cannot be served" in str(result.exception)
+
+
+def test_a_port_that_is_taken_is_refused_before_any_process_is_started(tmp_path: Path):
+    """Also one that others would share: only the places of one supervisor do that."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        arguments = ["worker", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--metrics-port", str(port - 1)]
+        result = CliRunner().invoke(app, [*arguments, "--processes", "2"])
+    assert isinstance(result.exception, UsageError)
+    assert f"0.0.0.0:{port} cannot be served" in str(result.exception)

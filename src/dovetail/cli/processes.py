@@ -47,6 +47,8 @@ def own_port(port: int | None) -> int | None:
 
 def refuse_ports(processes: int, given: Mapping[str, int | None]) -> None:
     """Each process has the port after that of the one before: these have to exist, and to be nobody else's."""
+    from dovetail.observe.serving import refuse_taken
+
     ranges = {name: range(port, port + processes) for name, port in given.items() if port}
     for name, ports in ranges.items():
         if ports[-1] > 65535:
@@ -57,6 +59,8 @@ def refuse_ports(processes: int, given: Mapping[str, int | None]) -> None:
                 f"{processes} processes need as many ports each, and those from {ports[0]} and {others[0]} on overlap",
                 param_hint=f"{one}, {other}",
             )
+    for ports in ranges.values():
+        refuse_taken(ports)
 
 
 def supervise(url: str | None, processes: int, grace: timedelta, watching: Sequence[str] | None) -> int:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from dovetail import checks
-from dovetail.observe.serving import Page, serving
+from dovetail.observe.serving import EVERYWHERE, Page, serving
 
 PATIENCE = timedelta(seconds=30)
 """How long a claim loop may stand still. An idle one looks every five seconds or so."""
@@ -109,7 +109,7 @@ class Examiner:
 
 @contextmanager
 def healthcheck_server(
-    host: str = "0.0.0.0",  # noqa: S104 - whoever probes it is on another host, mostly
+    host: str = EVERYWHERE,
     port: int | None = None,
     *,
     worker: Patient | None = None,

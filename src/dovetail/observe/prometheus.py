@@ -9,7 +9,7 @@ from opentelemetry import metrics
 
 from dovetail.errors import MissingExtra, UsageError
 from dovetail.instrumentation import is_metering
-from dovetail.observe.serving import Page, serving
+from dovetail.observe.serving import EVERYWHERE, Page, serving
 
 _is_exported = False
 """A process has one meter provider for good, and prometheus_client one registry."""
@@ -17,7 +17,7 @@ _is_exported = False
 
 @contextmanager
 def metrics_server(
-    host: str = "0.0.0.0",  # noqa: S104 - Prometheus is on another host, mostly
+    host: str = EVERYWHERE,
     port: int | None = None,
 ) -> Generator[int | None]:
     """Shows every metric of this process, at `/metrics`, while the block runs; yields the port, which is chosen for

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dovetail.observe")
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - whoever asks is on another host, mostly
 SILENCE = 10
 """Seconds after which a client that says nothing is left."""
 
@@ -48,7 +50,7 @@ def serving(answer: Answer, host: str, port: int, name: str) -> Generator[int]:
     try:
         server = _server(checks.text(host, "host"), port, answer)
     except OSError as error:
-        raise UsageError(f"{host}:{port} cannot be served: {error.strerror or error}; choose another port") from error
+        raise _taken(host, port, error) from error
     with server:
         logger.info("%s is served on port %d", name, server.server_address[1])
         threading.Thread(target=server.serve_forever, args=(0.1,), name=f"dovetail {name}", daemon=True).start()
@@ -56,6 +58,21 @@ def serving(answer: Answer, host: str, port: int, name: str) -> Generator[int]:
             yield server.server_address[1]
         finally:
             server.shutdown()
+
+
+def refuse_taken(ports: Iterable[int], host: str = EVERYWHERE) -> None:
+    """Raise if a port is somebody's already: for one who is about to start others that would all stumble over it."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who had it before may have ended just now
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise _taken(host, port, error) from error
+
+
+def _taken(host: str, port: int, error: OSError) -> UsageError:
+    return UsageError(f"{host}:{port} cannot be served: {error.strerror or error}; choose another port")
 
 
 def _server(host: str, port: int, answer: Answer) -> ThreadingHTTPServer:
