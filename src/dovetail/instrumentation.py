@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics
-from opentelemetry.metrics import Histogram
+from opentelemetry.metrics import Counter, Histogram, UpDownCounter
 from opentelemetry.propagators.textmap import Getter, Setter
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = [
     "TASKS_FAILED", "TASKS_PERPETUATED", "TASKS_POISONED", "TASKS_REDELIVERED", "TASKS_REPLACED", "TASKS_RETRIED",
     "TASKS_RUNNING", "TASKS_SCHEDULED", "TASKS_STARTED", "TASKS_STRICKEN", "TASKS_SUCCEEDED", "TASKS_SUPERSEDED",
     "TASK_DURATION", "TASK_PUNCTUALITY", "Message", "MessageGetter", "MessageSetter", "TaskLabels",
-    "healthcheck_server", "is_metering", "message_getter", "message_setter", "meter", "metrics_server",
+    "healthcheck_server", "is_metering", "is_overheard", "message_getter", "message_setter", "meter", "metrics_server",
 ]  # fmt: skip
 
 Labels = Mapping[str, str]
@@ -37,6 +37,9 @@ meter = metrics.get_meter("dovetail")
 _state: Any = getattr(metrics, "_internal", metrics)
 """Where OpenTelemetry keeps the provider. Its public function looks into the environment each time; where this is
 missing, measurements are made in vain, which costs time and nothing else."""
+
+_KINDS = (Counter, Histogram, UpDownCounter)
+_METHODS = {"add", "record"}
 
 
 def _seconds(name: str, description: str) -> Histogram:
@@ -105,8 +108,14 @@ CACHE_SIZE = meter.create_gauge("docket_cache_size", "1", "Entries in caches of 
 
 
 def is_metering() -> bool:
-    """Whether a meter provider has been set: if not, there is no point in asking the store for what it has."""
+    """Whether a meter provider has been set: if not, nothing need be put together, nor the store be asked."""
     return getattr(_state, "_METER_PROVIDER", metrics) is not None
+
+
+def is_overheard() -> bool:
+    """Whether anybody learns of what is measured: through a provider, or as tests do, which replace a method of an
+    instrument. This takes a while."""
+    return is_metering() or any(_METHODS & vars(each).keys() for each in globals().values() if isinstance(each, _KINDS))
 
 
 class TaskLabels(dict[str, Labels]):

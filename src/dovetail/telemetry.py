@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -18,11 +19,14 @@ from dovetail.instrumentation import (
     TASKS_SCHEDULED,
     TASKS_STRICKEN,
     TaskLabels,
+    is_metering,
 )
 from dovetail.observe.tracing import Attributes, is_tracing, mark_failed, spanning
 from dovetail.tasks import TaskCall
 from dovetail.tasks.declaring import name_of
 
+FEW = 10
+"""How many calls of a batch are counted one by one, as docket does; of more, the sums are."""
 UNTRACED = nullcontext(INVALID_SPAN)
 """Stands for a span where nobody records any."""
 
@@ -78,24 +82,32 @@ class DocketTelemetry:
 
     def scheduled(self, execution: Execution[Any], *, replaces: bool, enlisted: bool) -> None:
         """A call was scheduled, by `add` or by `replace`."""
-        labels = self._of_task[execution.function_name]
-        if execution.disposition is Disposition.STRUCK:
-            TASKS_STRICKEN.add(1, {**labels, "docket.where": "docket"})
+        self._count(execution.function_name, execution.disposition, 1, replaces=replaces, enlisted=enlisted)
+
+    def _count(self, task: str, disposition: Disposition, count: int, *, replaces: bool, enlisted: bool) -> None:
+        labels = self._of_task[task]
+        if disposition is Disposition.STRUCK:
+            TASKS_STRICKEN.add(count, {**labels, "docket.where": "docket"})
         elif enlisted:
             # Whether it counts is the caller's to decide, by a commit that we do not see.
-            if execution.disposition is Disposition.SCHEDULED:
-                TASKS_ENLISTED.add(1, labels)
+            if disposition is Disposition.SCHEDULED:
+                TASKS_ENLISTED.add(count, labels)
         elif replaces:
-            TASKS_REPLACED.add(1, labels)
-            TASKS_CANCELLED.add(1, labels)
-            TASKS_SCHEDULED.add(1, labels)
+            TASKS_REPLACED.add(count, labels)
+            TASKS_CANCELLED.add(count, labels)
+            TASKS_SCHEDULED.add(count, labels)
         else:
-            TASKS_ADDED.add(1, labels)
-            self.put_down(execution)
+            TASKS_ADDED.add(count, labels)
+            if disposition is Disposition.SCHEDULED:
+                TASKS_SCHEDULED.add(count, labels)
 
     def scheduled_many(self, executions: Sequence[Execution[Any]], *, replaces: bool, enlisted: bool) -> None:
-        for execution in executions:
-            self.scheduled(execution, replaces=replaces, enlisted=enlisted)
+        if len(executions) <= FEW:
+            for execution in executions:
+                self.scheduled(execution, replaces=replaces, enlisted=enlisted)
+        elif is_metering():
+            for (task, disposition), count in Counter((e.function_name, e.disposition) for e in executions).items():
+                self._count(task, disposition, count, replaces=replaces, enlisted=enlisted)
 
     def put_down(self, execution: Execution[Any]) -> None:
         if execution.disposition is Disposition.SCHEDULED:

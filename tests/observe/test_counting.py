@@ -21,7 +21,9 @@ from dovetail import (
     instrumentation,
 )
 from dovetail.clock import VirtualClock
+from dovetail.instrumentation import is_metering
 from dovetail.model import Claim, Failure, Finished, Requeue, Settle, State
+from dovetail.worker.counts import Gathering
 from dovetail.worker.roster import Reason
 from dovetail.worker.telemetry import Telemetry
 from tests.by_hand import ByHand, at_work, finish, soon, until
@@ -296,3 +298,28 @@ def test_a_crash_that_was_not_taken_down_is_not_counted(measured: Measurements):
     claim = Claim("id", 1, "key", "work", b"", 1, datetime.now(UTC), crashes=2)
     Telemetry().finished([died(claim)], [Finished.FENCED], 0.1)
     assert measured.count("dovetail_crashes") == measured.count("dovetail_tasks_poisoned") == 0
+
+
+# Without an SDK
+
+
+async def test_a_test_may_put_its_own_in_the_place_of_an_instrument_s_method(
+    docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    """As docket's own tests do, without any provider."""
+    assert not is_metering()
+    counted: list[tuple[int, Any]] = []
+    monkeypatch.setattr(instrumentation.TASKS_STARTED, "add", lambda *args: counted.append(args))
+    await docket.add(work)()
+    await finish(worker)
+    assert counted == [(1, {"docket.name": "tests", "docket.worker": "worker", "docket.task": "work"})]
+
+
+async def test_where_nobody_listens_nothing_is_put_together(
+    docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Gathering, "added", lambda self: pytest.fail("nobody listens"))
+    execution = await docket.add(work)()
+    await finish(worker)
+    await execution.sync()
+    assert execution.state is State.COMPLETED

@@ -1,6 +1,6 @@
 """What a worker tells OpenTelemetry: a span for each attempt, and what it counts and measures.
 
-Every moment has a method. Without an SDK the instruments do nothing, and what happens once a run is next to nothing.
+Every moment has a method. What happens once a run costs a look at one variable if nobody listens.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from dovetail.instrumentation import (
     TASKS_STRICKEN,
     TASKS_SUPERSEDED,
     TaskLabels,
+    is_metering,
+    is_overheard,
 )
 from dovetail.model import Claim, Claimed, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
 from dovetail.observe.tracing import BAGGAGE, carried_context, is_tracing, mark_failed, own_trace
@@ -62,10 +64,12 @@ class Telemetry:
         self._claiming = {**self._labels, "dovetail.operation": "claim"}
         self._finishing = {**self._labels, "dovetail.operation": "finish"}
         self._waited: dict[str, float] = {}
+        self._is_overheard = True
 
     def begin(self) -> None:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
         would miss the first time."""
+        self._is_overheard = is_overheard()
         for counter in (CANCELLATIONS_UNHEEDED, CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
             counter.add(0, self._labels)
 
@@ -109,6 +113,8 @@ class Telemetry:
         return own_trace("docket.tick", attributes, claim.headers, SpanKind.PRODUCER)
 
     def started(self, claim: Claim, late: timedelta) -> None:
+        if not self._is_overheard:
+            return
         counts = self._counts.of[claim.task]
         counts.started += 1
         if claim.redelivered:
@@ -119,6 +125,8 @@ class Telemetry:
     def ended(self, claim: Claim, outcome: Outcome, verdict: Verdict | None) -> None:
         if is_tracing():
             _judge(trace.get_current_span(), outcome)
+        if not self._is_overheard:
+            return
         counts = self._counts.of[claim.task]
         counts.completed += 1
         if outcome.error is None:
@@ -142,6 +150,9 @@ class Telemetry:
     # The worker's parts
 
     def claimed(self, claimed: Claimed, seconds: float) -> None:
+        if not self._is_overheard:
+            self._is_overheard = is_metering()  # it may have been set up meanwhile
+            return
         STORE_DURATION.record(seconds, self._claiming)
         if claimed.claims:
             CLAIM_BATCH_SIZE.record(len(claimed.claims), self._labels)
@@ -152,6 +163,8 @@ class Telemetry:
             TASKS_POISONED.add(1, self._of_task[task])
 
     def finished(self, verdicts: Sequence[Verdict], answers: Sequence[Finished], seconds: float) -> None:
+        if not self._is_overheard:
+            return
         STORE_DURATION.record(seconds, self._finishing)
         FINISH_BATCH_SIZE.record(len(verdicts), self._labels)
         for verdict, answer in zip(verdicts, answers, strict=True):
