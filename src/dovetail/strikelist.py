@@ -23,6 +23,7 @@ from dovetail.codec import Codec, Keyring, codec_named
 from dovetail.engine import Engine
 from dovetail.engine.paging import pages
 from dovetail.engine.registry import engine_for
+from dovetail.engine.tracing import show_calls
 from dovetail.errors import AlreadyOpen, DovetailError, InvalidArgument, NotOpen
 from dovetail.execution import Disposition, Execution
 from dovetail.holds import (
@@ -126,7 +127,10 @@ class StrikeList:
         if self.url is None:
             return self
         try:
-            engine = await self._stack.enter_async_context(self._make_engine(self.url))
+            engine = self._make_engine(self.url)
+            if self.enable_internal_instrumentation:
+                show_calls(engine, self.url, self.name)
+            await self._stack.enter_async_context(engine)
             await self._stack.enter_async_context(self.following(engine))
         except BaseException:
             stack, self._stack = self._stack, None

@@ -11,7 +11,7 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
-from dovetail import Cron, Docket, Perpetual, Retry, Worker, sync
+from dovetail import Cron, Docket, Perpetual, Retry, StrikeList, UnknownParent, Worker, sync
 from dovetail.clock import VirtualClock
 from dovetail.model import State
 from dovetail.observe import tracing
@@ -425,3 +425,37 @@ async def test_what_a_worker_asks_of_the_store_is_hidden_unless_it_is_asked_for(
         await finish(make_worker(here, enable_internal_instrumentation=enabled))
     assert heard["claim"] == heard["finish"] == heard["holds"] == {not enabled}
     assert heard["schedule"] == {False}, "what callers and tasks ask for is theirs to see"
+
+
+async def test_whoever_asks_for_it_sees_what_is_asked_of_the_store(url: str, make_worker: MakeWorker, spans: Spans):
+    async with Docket("tests", url, heartbeat_interval=timedelta(milliseconds=50)) as here:
+        await here.add(work)()
+        assert spans.names == ["docket.add"], "nobody has asked for it yet"
+        await finish(make_worker(here, enable_internal_instrumentation=True))
+        await here.add(work, key="later")()
+    assert {"store.claim", "store.finish", "store.heartbeat"} <= set(spans.names)
+    claim = spans.named("store.claim")[0]
+    assert (claim.parent, claim.kind) == (None, SpanKind.CLIENT)
+    assert claim.attributes is not None
+    assert claim.attributes["docket.name"] == "tests"
+    assert claim.attributes["db.operation.name"] == "claim"
+    assert claim.attributes["db.system.name"] in ("sqlite", "postgresql", "redis")
+    scheduled, added = spans.named("store.schedule")[-1], spans.named("docket.add")[-1]
+    assert scheduled.parent is not None
+    assert scheduled.parent.span_id == id_of(added)
+
+
+async def test_what_the_store_refuses_shows_as_well(url: str, spans: Spans):
+    async with Docket("tests", url, enable_internal_instrumentation=True) as here:
+        with pytest.raises(UnknownParent):
+            await here.add(work, after=["no such run"])()
+    refused = spans.one("store.schedule")
+    assert refused.status.status_code is StatusCode.ERROR
+    assert refused.attributes is not None
+    assert refused.attributes["error.type"] == "UnknownParent"
+
+
+async def test_a_strike_list_of_its_own_can_be_watched_too(url: str, spans: Spans):
+    async with StrikeList(url, name="tests", enable_internal_instrumentation=True) as strikes:
+        await strikes.wait_for_strikes_loaded()
+    assert "store.holds" in spans.names

@@ -13,6 +13,7 @@ from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
 from dovetail.engine import Archives, Engine
 from dovetail.engine.registry import engine_for, redacted
+from dovetail.engine.tracing import show_calls
 from dovetail.errors import (
     AlreadyOpen,
     DovetailError,
@@ -116,7 +117,10 @@ class Grounds:
             raise AlreadyOpen(f"the docket {self.name!r} is open already; leave it before entering it again")
         self._stack = AsyncExitStack()
         try:
-            self._engine = await self._stack.enter_async_context(self._make_engine())
+            engine = self._make_engine()
+            if self.enable_internal_instrumentation:
+                show_calls(engine, self.url, self.name)
+            self._engine = await self._stack.enter_async_context(engine)
             await self._stack.enter_async_context(self.strike_list.following(self._engine))
         except BaseException:
             self._stack = None

@@ -38,6 +38,11 @@ def is_tracing() -> bool:
     return getattr(trace, "_TRACER_PROVIDER", trace) is not None
 
 
+def is_suppressed() -> bool:
+    """Whether what is done at the moment is to show in nobody's traces."""
+    return any(context.get_value(key) for key in SUPPRESSED)
+
+
 def carried_context() -> dict[str, str]:
     """The present trace context and baggage, as headers of a run that is scheduled now."""
     headers: dict[str, str] = {}

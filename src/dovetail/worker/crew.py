@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uncalled_for import SharedContext
 
 from dovetail.clock import SystemClock, VirtualClock, from_microseconds
+from dovetail.engine.tracing import show_calls
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.execution import Execution
 from dovetail.injection import current_docket, current_worker
@@ -67,6 +68,8 @@ class Crew:
 
     def __init__(self, worker: Worker, shared: Shared, *, until_finished: bool, budget: Budget | Round | None) -> None:
         docket = worker.docket
+        if worker.enable_internal_instrumentation:
+            show_calls(docket.engine, docket.url, docket.name)
         self._shared = shared
         self._worker = worker
         self._docket = docket

@@ -54,9 +54,10 @@ def _may_be_archived(session: Session, query: RunQuery) -> bool:
 
 def _rows(session: Session, query: RunQuery, table: str) -> list[sqlite3.Row]:
     """What a table holds of a page, and one row more."""
-    cursor = session.db.cursor()
+    # Not with a cursor made beforehand: whoever instruments sqlite3 would show it, and nothing else of ours.
+    cursor = session.db.execute(*_select(session, query, table, _COLUMNS))
     cursor.row_factory = sqlite3.Row
-    return cursor.execute(*_select(session, query, table, _COLUMNS)).fetchall()
+    return cursor.fetchall()
 
 
 def live(session: Session, query: RunQuery, columns: str) -> list[Any]:
