@@ -166,7 +166,7 @@ class Crew:
     async def work(self) -> None:
         self._set_context()
         self._announce()
-        self._telemetry.begin()
+        self._telemetry.begin(self._docket.tasks)
         try:
             with self._in_background():
                 await self._learn_strikes()

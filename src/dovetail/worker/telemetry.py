@@ -5,7 +5,7 @@ Every moment has a method. What happens once a run costs a look at one variable 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -66,12 +66,14 @@ class Telemetry:
         self._waited: dict[str, float] = {}
         self._is_overheard = True
 
-    def begin(self) -> None:
+    def begin(self, tasks: Iterable[str] = ()) -> None:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
         would miss the first time."""
         self._is_overheard = is_overheard()
         for counter in (CANCELLATIONS_UNHEEDED, CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
             counter.add(0, self._labels)
+        for task in tasks:
+            TASKS_POISONED.add(0, self._of_task[task])
 
     def end(self) -> None:
         """The worker is about to end: nothing that was counted may be missing."""
