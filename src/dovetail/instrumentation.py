@@ -64,9 +64,7 @@ TASKS_STRICKEN = meter.create_counter("docket_tasks_stricken", "1", "Calls and r
 # Attempts
 
 TASKS_STARTED = meter.create_counter("docket_tasks_started", "1", "Attempts that began")
-TASKS_REDELIVERED = meter.create_counter(
-    "docket_tasks_redelivered", "1", "Attempts that began after a lease had lapsed"
-)
+TASKS_REDELIVERED = meter.create_counter("docket_tasks_redelivered", "1", "Attempts at runs that had crashed before")
 TASKS_COMPLETED = meter.create_counter("docket_tasks_completed", "1", "Attempts that ended, in whichever way")
 TASKS_SUCCEEDED = meter.create_counter("docket_tasks_succeeded", "1", "Attempts that returned")
 TASKS_FAILED = meter.create_counter("docket_tasks_failed", "1", "Attempts that raised, and runs that could not start")

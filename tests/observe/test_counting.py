@@ -268,7 +268,9 @@ async def test_a_crash_is_one_crash_however_often_its_run_goes_again(
     assert measured.count("dovetail_crashes", worker="worker") == 1
 
 
-async def test_a_run_that_crashed_too_often_has_failed(still: Docket, clock: VirtualClock, measured: Measurements):
+async def test_a_run_that_crashed_too_often_has_failed(
+    still: Docket, clock: VirtualClock, measured: Measurements, caplog: pytest.LogCaptureFixture
+):
     await still.add(work)()
     for _ in range(3):
         await vanish(still, clock)
@@ -277,6 +279,7 @@ async def test_a_run_that_crashed_too_often_has_failed(still: Docket, clock: Vir
     assert measured.count("docket_tasks_failed", task="work", worker="worker") == 1
     assert measured.count("dovetail_crashes", worker="worker") == 1, "the two before were seen by the doomed"
     assert measured.count("docket_tasks_started") == 0
+    assert "a run of 'work' has crashed its workers too often, and has failed as poisoned" in caplog.messages
 
 
 async def test_processes_that_die_are_crashes_too(still: Docket, by_hand: ByHand, measured: Measurements):

@@ -148,6 +148,8 @@ class Intake:
         self.moved = self.tried = self._clock.monotonic()
         self.has_claimed = True
         self.telemetry.claimed(claimed, self.moved - sent)
+        for task in claimed.poisoned:
+            logger.error("a run of %r has crashed its workers too often, and has failed as poisoned", task)
         # The lease counts from before the request was sent, so that ours never seems longer than the store's.
         self._roster.claimed(claimed.claims, sent + self._lease.total_seconds(), self.moved - sent)
         return claimed
