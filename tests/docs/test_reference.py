@@ -158,6 +158,14 @@ def test_every_instrument_is_described() -> None:
     assert sorted(re.findall(r"^\| `((?:docket|dovetail)_[a-z_]+)` \|", page, re.MULTILINE)) == sorted(instruments)
 
 
+def test_every_logger_is_described() -> None:
+    sources = "".join(each.read_text(encoding="utf-8") for each in (ROOT / "src" / "dovetail").rglob("*.py"))
+    page = (ROOT / "docs" / "guides" / "observability.md").read_text(encoding="utf-8")
+    loggers = set(re.findall(r'getLogger\("(dovetail[a-z.]*)"\)', sources))
+    assert len(loggers) > 5
+    assert [name for name in sorted(loggers) if f"`{name}`" not in page] == []
+
+
 def test_every_error_is_described_with_its_code() -> None:
     lines = (REFERENCE / "errors.md").read_text(encoding="utf-8").splitlines()
     kinds = [
