@@ -32,9 +32,11 @@ class Surveyor:
 
     async def run(self) -> None:
         while True:
+            before = self._took
             if is_metering():
                 self._took = await self._look()
-            await self._clock.rest(None, max(self._interval(), self._took * SHARE))
+            # One that took long just once, the first for instance, had to wait for something else.
+            await self._clock.rest(None, max(self._interval(), min(self._took, before) * SHARE))
 
     async def look_again(self) -> None:
         """Once more before the worker ends, as nobody else may be there to say that nothing is left; unless that would
