@@ -49,6 +49,21 @@ class Point(NamedTuple):
     x: int
 
 
+@dataclass
+class Parcel:
+    weight: Annotated[float, annotated_types.Gt(0)]
+    name: Annotated[str, pydantic.Field(max_length=3)] = "abc"
+    inner: Parcel | None = None
+
+
+class Slot(NamedTuple):
+    number: Annotated[int, annotated_types.Ge(1)]
+
+
+class Rack(msgspec.Struct):
+    slots: list[Slot]
+
+
 class Colour(Enum):
     RED = "red"
 
@@ -92,6 +107,7 @@ FITS: list[tuple[Any, Any]] = [
     (Annotated[int, ConcurrencyLimit(1)], 1), (Speaks, 1), (Callable[[], int], 1), (type[int], "x"), (T, 1),
     (int, Reference("id", "key")), (list[int], [Reference("id", "key")]), (Literal["a"], Reference("id", "key")),
     (AT_LEAST_3, Reference("id", "key")), (Address, Reference("id", "key")),
+    (Parcel, Parcel(0.5, inner=Parcel(1))), (Slot, Slot(1)), (Rack, Rack([Slot(1)])), (Parcel, Reference("id", "key")),
 ]  # fmt: skip
 
 MISFITS: list[tuple[Any, Any, str, str]] = [
@@ -127,6 +143,11 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (SHORT, "abcd", "", "expected a length of at most 3"),
     (SHORT, "xyz", "", "expected text that matches '^a'"),
     (TENTHS, 0.35, "", "expected a multiple of 0.1"),
+    (Parcel, Parcel(0), ".weight", "expected a value > 0"),
+    (Parcel, Parcel(1, "abcd"), ".name", "expected a length of at most 3"),
+    (list[Parcel], [Parcel(1, inner=Parcel(-1))], "[0].inner.weight", "expected a value > 0"),
+    (Slot | None, Slot(0), ".number", "expected a value >= 1"),
+    (Rack, Rack([Slot(1), Slot(0)]), ".slots[1].number", "expected a value >= 1"),
     (Annotated[list[AT_LEAST_3], msgspec.Meta(min_length=1)], [2], "[0]", "expected a value >= 3"),
 ]
 
@@ -168,6 +189,16 @@ def test_a_default_fits_whatever_the_annotation_says() -> None:
     def task(a: int = None, b: str = ...) -> None: ...  # type: ignore[assignment] # noqa: RUF013
 
     refuse(task, None, ...)
+
+
+def test_what_holds_itself_is_left_to_the_codec() -> None:
+    def send(parcel: Parcel) -> None: ...
+
+    endless = Parcel(1)
+    endless.inner = endless
+    refuse(send, endless)
+    with pytest.raises(WrongArgument, match=r"argument 'parcel' of 'send', at \.weight: expected a value > 0"):
+        refuse(send, Parcel(0))
 
 
 def test_values_are_in_no_message() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Protocol, get_args, get_origin, get_type_hints, is_typeddict
 
-from dovetail.codec.kinds import kind_of, name_of
+from dovetail.codec.kinds import fields_of, kind_of, name_of
 from dovetail.codec.refusal import Refused
 
 _ABSTRACT = (
@@ -51,7 +51,7 @@ def composite_of(hint: Any, shape_of: ShapeOf) -> Part | None:
         return Pairs(*(_part(each, shape_of) for each in arguments))
     if is_typeddict(hint):
         return Keys(hint, shape_of)
-    if dataclasses.is_dataclass(hint) or _is_named_tuple(hint):
+    if fields_of(hint) and not hasattr(hint, "__struct_fields__"):
         return Fields(hint, shape_of)
     return None
 
@@ -145,12 +145,12 @@ class Fields:
         if not isinstance(value, self._kind):
             raise Refused(f"expected {name_of(self._kind)}, got {name_of(kind_of(value))}")
         parts = _parts_of(self._kind, self._shape_of)
-        return {name: parts[name].lower(getattr(value, name)) for name in _names_of(self._kind)}
+        return {name: parts[name].lower(getattr(value, name)) for name in fields_of(self._kind)}
 
     def lift(self, tree: Any) -> Any:
         """Made by its own constructor, with the defaults of fields that are newer than what was stored."""
         parts = _parts_of(self._kind, self._shape_of)
-        given = {name: parts[name].lift(tree[name]) for name in _names_of(self._kind) if name in tree}
+        given = {name: parts[name].lift(tree[name]) for name in fields_of(self._kind) if name in tree}
         late = _set_after_making(self._kind)
         made = self._kind(**{name: each for name, each in given.items() if name not in late})
         for name in late & given.keys():
@@ -163,17 +163,7 @@ def _parts_of(kind: Any, shape_of: ShapeOf) -> Mapping[str, Part]:
     return {name: _part(hint, shape_of) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
-def _names_of(kind: Any) -> Iterable[str]:
-    if dataclasses.is_dataclass(kind):
-        return [field.name for field in dataclasses.fields(kind)]
-    return cast("tuple[str, ...]", kind._fields)
-
-
 def _set_after_making(kind: Any) -> set[str]:
     if not dataclasses.is_dataclass(kind):
         return set()
     return {field.name for field in dataclasses.fields(kind) if not field.init}
-
-
-def _is_named_tuple(hint: Any) -> bool:
-    return hasattr(hint, "_fields") and isinstance(hint, type) and issubclass(hint, tuple)

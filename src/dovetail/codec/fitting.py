@@ -25,7 +25,7 @@ from typing import (
     is_typeddict,
 )
 
-from dovetail.codec.kinds import kind_of, name_of
+from dovetail.codec.kinds import fields_of, kind_of, name_of
 from dovetail.codec.references import Refers
 
 
@@ -87,7 +87,7 @@ def _of_class(kind: Any, arguments: tuple[Any, ...]) -> Fit | None:
     if not isinstance(kind, type) or kind in _TAKEN_AS_SAID or getattr(kind, "_is_protocol", False):
         return None
     accepted: Any = _ALSO.get(kind, kind)
-    inside = _inside(kind, arguments)
+    inside = _inside(kind, arguments) if arguments else _attributes(kind)
 
     def fit(value: Any) -> Misfit | None:
         if not isinstance(value, accepted):
@@ -106,8 +106,6 @@ def _refusal(value: Any, expected: str) -> Misfit | None:
 
 
 def _inside(kind: type[Any], arguments: tuple[Any, ...]) -> Fit | None:
-    if not arguments:
-        return None
     if kind is tuple and Ellipsis not in arguments:
         return _places([fit_of(each) for each in arguments])
     if issubclass(kind, collections.abc.Mapping):
@@ -170,6 +168,36 @@ def _keyed(kind: Any) -> Fit:
         return _first((f"[{name!r}]", each(given[name])) for name, each in fits.items() if name in given)
 
     return fit
+
+
+def _attributes(kind: type[Any]) -> Fit | None:
+    """A dataclass, struct or NamedTuple: its fields that have bounds. Their types are looked at when it is written."""
+    if not fields_of(kind):
+        return None
+
+    def fit(value: Any) -> Misfit | None:
+        bounded = _bounded(kind).items()
+        return _first((f".{name}", each(getattr(value, name))) for name, each in bounded if hasattr(value, name))
+
+    return fit
+
+
+@lru_cache(maxsize=1024)
+def _bounded(kind: Any) -> dict[str, Fit]:
+    """What looks at the fields of a class that have bounds, or may hold something that has."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except Exception:  # a name that only type checkers see
+        return {}
+    worth_a_look = {name: hints[name] for name in fields_of(kind) if name in hints and _may_be_bounded(hints[name])}
+    return {name: fit for name, hint in worth_a_look.items() if (fit := fit_of(hint))}
+
+
+def _may_be_bounded(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        base, *metadata = get_args(hint)
+        return any(True for each in _flattened(metadata) for _ in _demands(each)) or _may_be_bounded(base)
+    return bool(fields_of(hint)) or any(map(_may_be_bounded, get_args(hint)))
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from uncalled_for import Dependency, Provider
 
 from dovetail.codec.demands import Demands
 from dovetail.codec.fitting import Fit, Misfit, fit_of
+from dovetail.codec.kinds import fields_of
 from dovetail.codec.shapes import Shape, shape_of
 from dovetail.errors import WrongArgument
 
@@ -30,7 +31,7 @@ class Slot:
     def __init__(self, hint: Any = Any, default: Any = _NO_DEFAULT) -> None:
         self.hint = hint
         self._default = default
-        self.exact = hint if isinstance(hint, type) else None  # what is of this very class fits
+        self.exact = hint if _is_simple(hint) else None  # what is of this very class fits
 
     @functools.cached_property
     def fit(self) -> Fit | None:
@@ -45,7 +46,10 @@ class Slot:
     def misfit(self, value: Any) -> Misfit | None:
         if value is self._default or self.fit is None:
             return None
-        return self.fit(value)
+        try:
+            return self.fit(value)
+        except RecursionError:
+            return None  # it holds itself, which is refused when it is written
 
     @functools.cached_property
     def shape(self) -> Shape | None:
@@ -56,6 +60,14 @@ class Slot:
             return shape_of(self.hint)
         except Exception:  # a hint that nobody understands tells as much as none
             return None
+
+
+def _is_simple(hint: Any) -> bool:
+    """Whether the hint is a class without fields that could have bounds."""
+    try:
+        return isinstance(hint, type) and not fields_of(hint)
+    except Exception:  # a metaclass may do what it likes
+        return False
 
 
 _UNANNOTATED = Slot()
