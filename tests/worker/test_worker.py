@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from dovetail import CurrentExecution, Docket, Execution, ExecutionCancelled, ExecutionState, Perpetual, Retry, Worker
+from dovetail import (
+    CurrentExecution,
+    Docket,
+    Execution,
+    ExecutionCancelled,
+    ExecutionState,
+    Perpetual,
+    Retry,
+    UsageError,
+    Worker,
+)
 from dovetail.clock import VirtualClock
 from dovetail.model import Claim, Requeue, Run, State
 from dovetail.worker import crew as module
@@ -121,6 +131,15 @@ async def test_a_worker_goes_by_the_clock_of_its_docket(still: Docket, clock: Vi
         clock.jump(timedelta(days=1))
         await still.add(greet)("a reason to look")
         assert await soon(later.get_result()) == "hello later"
+
+
+async def test_a_worker_runs_once_at_a_time(docket: Docket, worker: Worker):
+    refused: list[Any] = []
+    async with at_work(worker):
+        refused += await asyncio.gather(worker.run_once(), worker.run_until_finished(), return_exceptions=True)
+        await soon((await docket.add(greet)()).get_result())  # the one that runs is not harmed
+    assert [type(each) for each in refused] == [UsageError, UsageError]
+    await worker.run_until_finished()
 
 
 async def test_an_empty_docket_is_finished_at_once(worker: Worker):

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -15,7 +15,7 @@ from uncalled_for import SharedContext
 
 from dovetail import checks
 from dovetail.docket import Docket
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument, InvalidType, UsageError
 from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import new_id
@@ -85,6 +85,7 @@ class Worker:
         self.ageing = None if ageing is None else checks.duration(ageing, "ageing", positive=True)
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
+        self._is_running = False
         self._crew: Crew | None = None
         self._shared: Shared
 
@@ -180,10 +181,18 @@ class Worker:
         return None if crew is None else crew.vitals()
 
     async def _run(self, *, until_finished: bool = False, budget: Budget | Round | None = None) -> None:
-        if self._stack is None:
-            async with self:
-                await self._run(until_finished=until_finished, budget=budget)
-            return
+        if self._is_running:
+            raise UsageError(
+                f"the worker {self.name!r} runs already; stop it first, or make another one for the docket"
+            )
+        self._is_running = True
+        try:
+            async with self if self._stack is None else nullcontext():
+                await self._work(until_finished, budget)
+        finally:
+            self._is_running = False
+
+    async def _work(self, until_finished: bool, budget: Budget | Round | None) -> None:
         crew = self._crew = Crew(self, self._shared, until_finished=until_finished, budget=budget)
         working = asyncio.create_task(crew.work(), name=f"{self.docket.name} - worker:{self.name}")
         try:
