@@ -20,9 +20,10 @@ from psycopg.rows import dict_row, scalar_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from dovetail import Docket
+from dovetail import Docket, Worker
 from dovetail.errors import InvalidArgument, InvalidType, SchemaOutdated, UnknownParent, UsageError
 from dovetail.model import NewRun, RunQuery, new_id
+from tests.by_hand import at_work, soon
 
 Open = Callable[[str], AbstractAsyncContextManager[Any]]
 
@@ -200,6 +201,16 @@ class TestPostgres:
             )
             assert await keys_of(postgres) == set()
         assert await keys_of(postgres) == {execution.key for execution in executions}
+
+    async def test_an_idle_worker_need_not_look_by_itself(
+        self, postgres: Docket, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dovetail.worker.intake.FALLBACK_POLL", timedelta(hours=1))
+        postgres.register(noop)
+        async with at_work(Worker(postgres)):
+            async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+                execution = await postgres.add(noop, connection=connection)(1)
+            await soon(execution.get_result())
 
     async def test_a_run_is_replaced_within(self, postgres: Docket, postgres_url: str) -> None:
         soon = datetime.now(UTC) + timedelta(hours=1)

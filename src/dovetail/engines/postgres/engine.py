@@ -12,6 +12,7 @@ import msgspec
 from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
 from dovetail.engine.clearing import pending_of
+from dovetail.engine.reminding import Reminders
 from dovetail.engines.postgres import answers, enlisting, examining, migrating, requests, sight
 from dovetail.engines.postgres.calling import Caller
 from dovetail.engines.postgres.failing import ConnectionLost, enlisted
@@ -153,9 +154,9 @@ class PostgresEngine:
         return answer.placements([run.id for run in runs])
 
     async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
-        """Place the runs in the transaction that a connection of the caller's has open. Nobody is told of them: a
-        worker finds them when it looks by itself."""
-        _ = self._open
+        """Place the runs in the transaction that a connection of the caller's has open. When that is committed is not
+        seen here: workers are reminded to look for a while, and then look by themselves."""
+        reminders = self._open.reminders
         blobs = Blobs()
         asked = put_json(requests.of_runs(runs, blobs))
         function = f'"{self._location.schema}".schedule_within'
@@ -168,6 +169,7 @@ class PostgresEngine:
             if meant is error:
                 raise
             raise meant from error
+        reminders.begin()
         return answers.placed.decode(said).placements([run.id for run in runs])
 
     async def claim(
@@ -476,6 +478,7 @@ class Opened:
         self.caller = Caller(pool.location, pool, engine.clock)
         self.listener = Listener(pool.location, docket, channel)
         self._notifier = Notifier(pool, channel)
+        self.reminders = Reminders(lambda: self.tell(News(work=True, told=[])))
         self.schedules = Gatherer[NewRun, Placement](engine.place)
         self.finishes = Gatherer[Verdict, Finished](engine.settle)
 
@@ -488,6 +491,7 @@ class Opened:
     async def close(self) -> None:
         await self.schedules.close()
         await self.finishes.close()
+        self.reminders.close()
         await self._notifier.close()
         await self.listener.close()
         await self.task_pool.close()

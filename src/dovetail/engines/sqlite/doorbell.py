@@ -77,6 +77,7 @@ class Neighbours:
         self._changed = -1
         self._found: list[tuple[str, frozenset[EventKind]]] = []
         self._socket: socket.socket | None = None
+        self._making = threading.Lock()
         self.own: str | None = None  # the name of this process's own socket
 
     def listening(self) -> list[tuple[str, frozenset[EventKind]]]:
@@ -114,9 +115,10 @@ class Neighbours:
             return
         path = self._folder / name
         try:
-            if self._socket is None:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-                self._socket.setblocking(False)
+            with self._making:
+                if self._socket is None:
+                    self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                    self._socket.setblocking(False)
             self._socket.sendto(message, str(path))
         except ConnectionRefusedError:
             _remove_dead(path)

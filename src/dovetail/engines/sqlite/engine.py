@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from dovetail.clock import Clock
+from dovetail.engine.reminding import Reminders
 from dovetail.engines.sqlite import (
     archive,
     claiming,
@@ -83,6 +84,7 @@ class SqliteEngine:
         self._durability = durability
         self._lane = lane
         self._store: Store | None = None
+        self._reminders: Reminders | None = None
         self._docket = 0
         self._turn = asyncio.Lock()
 
@@ -97,10 +99,13 @@ class SqliteEngine:
         known = await self._store.read(partial(_known_docket, name=self._name), 0, self._clock)
         self._docket, mark = known or await self._store.write(partial(_docket_of, name=self._name), 0, self._clock)
         self._clock.advance_to(mark)
+        self._reminders = Reminders(lambda: self._opened().hint(self._docket))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         store, self._store = self._store, None
+        if self._reminders is not None:
+            self._reminders.close()
         if store is not None:
             await self._in_thread(partial(STORES.release, store))
 
@@ -131,8 +136,8 @@ class SqliteEngine:
         return await self._write(partial(scheduling.schedule, runs=runs), grows=True)
 
     async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]:
-        """Place the runs in the transaction that a connection of the caller's has open on the same file. Nobody is told
-        of them: a worker finds them when it looks by itself."""
+        """Place the runs in the transaction that a connection of the caller's has open on the same file. When
+        that is committed is not seen here: workers are reminded to look for a while, and then look by themselves."""
         self._opened()
 
         def place(db: sqlite3.Connection) -> list[Placement]:
@@ -140,9 +145,12 @@ class SqliteEngine:
             return scheduling.schedule(session, runs)
 
         try:
-            return await enlisting.within(connection, self._location, place)
+            placements = await enlisting.within(connection, self._location, place)
         except sqlite3.Error as error:
             raise translated(error, self._location) from error
+        if self._reminders is not None:
+            self._reminders.begin()
+        return placements
 
     async def claim(
         self,

@@ -367,6 +367,13 @@ class Store:
             self._neighbours.ring(session.docket, events)
         self._heard(session.docket, events)
 
+    def hint(self, docket: int) -> None:
+        """Let those who wait for work look for it. From whichever thread."""
+        work = [Event(EventKind.WORK)]
+        if self._neighbours is not None:
+            self._neighbours.ring(docket, work)
+        self._heard(docket, work)
+
     def _heard(self, docket: int, events: list[Event]) -> None:
         with self._watching:
             watchers = list(self._watchers)
