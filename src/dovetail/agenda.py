@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, overload
 from dovetail import checks
 from dovetail.clock import from_microseconds
 from dovetail.docket import Docket, TaskCall
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument
 from dovetail.execution import Execution
 from dovetail.tasks import TaskFunction
 
@@ -69,8 +69,7 @@ class Agenda:
         Each time is moved by up to `jitter` either way, though never before the start. With `shuffle` the calls come
         in any order; without, in the order they were added. The executions are those of the agenda's order.
         """
-        if not isinstance(over, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"the 'over' parameter must be a timedelta, not {over!r}")
+        checks.instance(over, timedelta, "the 'over' parameter must be a timedelta")
         if over <= timedelta():
             raise InvalidArgument(f"the 'over' parameter must be a positive duration, not {over}")
         if jitter is not None:

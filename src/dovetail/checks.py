@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Retention
+
+T = TypeVar("T")
 
 LONGEST_TEXT = 1000
 """Characters that a key, a name or a label may have."""
@@ -21,6 +23,20 @@ LONGEST_WINDOW = timedelta(days=36_500)
 
 MOST_KEPT = 100_000
 """How many runs may be kept by count: a sweep counts that far."""
+
+
+def instance(value: Any, kinds: type[T] | tuple[type[T], ...], demand: str) -> T:
+    """The value, if it is of one of these kinds; `demand` says what it must be."""
+    if not isinstance(value, kinds):
+        raise InvalidType(f"{demand}, not {value!r}")
+    return value
+
+
+def members(value: Any, demand: str, *, but: tuple[type, ...] = (str, bytes)) -> list[Any]:
+    """What an iterable holds, if it is one, `but` for kinds that are not meant to be taken apart."""
+    if isinstance(value, but) or not isinstance(value, Iterable):
+        raise InvalidType(f"{demand}, not {value!r}")
+    return list(cast("Iterable[Any]", value))
 
 
 def text(value: Any, name: str) -> str:
@@ -132,10 +148,7 @@ def callable_task(value: Any, name: str) -> Any:
 
 def texts(value: Any, name: str) -> list[str]:
     """The value, if it is an iterable of texts, and not itself one."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InvalidType(f"{name} must be a list of texts, not {value!r}")
-    members: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    return [text(each, f"each of {name}") for each in members]
+    return [text(each, f"each of {name}") for each in members(value, f"{name} must be a list of texts")]
 
 
 def arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -149,7 +162,7 @@ def arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def error_types(value: Any, name: str) -> tuple[type[BaseException], ...]:
     """The value, if it is an exception type or a tuple of such, as `except` takes them."""
-    kinds: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+    kinds = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise InvalidType(f"{name} must be exception types, such as (ConnectionError, TimeoutError), not {kind!r}")

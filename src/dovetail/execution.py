@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 
 from dovetail import checks
 from dovetail.codec.references import Reference, Refers
-from dovetail.errors import ExecutionCancelled, InvalidArgument, InvalidType, PayloadError, ResultExpired
+from dovetail.errors import ExecutionCancelled, InvalidArgument, PayloadError, ResultExpired
 from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic, tags_of
 from dovetail.observe.text import escaped
@@ -390,9 +390,8 @@ def result_of(execution: Execution[Any] | TaskCall) -> Any:
 
     await docket.add(charge)(result_of(order))
     """
-    if not isinstance(execution, Execution | TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"execution must be an Execution, or what docket.call() returns, not {execution!r}")
-    return execution
+    kinds: Any = (Execution, TaskCall)
+    return checks.instance(execution, kinds, "execution must be an Execution, or what docket.call() returns")
 
 
 def _shown(task: Task, name: str, value: Any) -> str:
@@ -430,9 +429,7 @@ def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float
     if timeout is not None and deadline is not None:
         raise InvalidArgument("Cannot specify both timeout and deadline; give one of them")
     if timeout is not None:
-        if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"timeout must be a timedelta, not {timeout!r}")
-        return timeout.total_seconds()
+        return checks.instance(timeout, timedelta, "timeout must be a timedelta").total_seconds()
     if deadline is not None:
         return (checks.moment(deadline, "deadline") - datetime.now(UTC)).total_seconds()
     return None

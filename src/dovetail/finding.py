@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dovetail import checks
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument
 from dovetail.model import RunQuery, State
 
 
@@ -53,8 +53,6 @@ def query_of(
 
 
 def _states(states: Any) -> tuple[State, ...]:
-    if isinstance(states, str) or not isinstance(states, Iterable):
-        raise InvalidType(f"states must be a list of states, such as ['failed', 'cancelled'], not {states!r}")
+    given = checks.members(states, "states must be a list of states, such as ['failed', 'cancelled']", but=(str,))
     known = tuple(state.value for state in State)
-    members: list[Any] = list(states)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    return tuple(State(checks.one_of(each, "each of states", known)) for each in members)
+    return tuple(State(checks.one_of(each, "each of states", known)) for each in given)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from dovetail import checks
 from dovetail.codec import CallTypes, Codec
@@ -167,9 +167,10 @@ def misfit(operator: Operator, value: Any) -> str | None:
         return None
     if operator is not Operator.BETWEEN:
         return None if _is_ordered(value, value) else f"{operator} needs a value that has an order, not {value!r}"
-    if not isinstance(value, tuple | list) or len(value) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    ends = list(cast("list[Any]", value)) if isinstance(value, tuple | list) else []
+    if len(ends) != 2:
         return f"between needs a low and a high end, such as (10, 20), not {value!r}"
-    low, high = value  # pyright: ignore[reportUnknownVariableType]
+    low, high = ends
     if not _is_ordered(low, high):
         return f"between needs two ends that compare with each other, not {value!r}"
     return None if low <= high else f"between needs its low end first, not {value!r}"

@@ -270,9 +270,7 @@ def _layer_of(middleware: Middleware) -> Layer:
 
 
 def _checked(middleware: Any) -> list[Middleware]:
-    if isinstance(middleware, Middleware | type) or not isinstance(middleware, Iterable):
-        raise InvalidType(f"middleware must be a list of Middleware, not {middleware!r}")
-    members: list[Any] = list(middleware)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    members = checks.members(middleware, "middleware must be a list of Middleware", but=(Middleware, type))
     for each in members:
         if not isinstance(each, Middleware):
             hint = "; make one of it: call it" if isinstance(each, type) else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
 from dovetail import checks
 from dovetail.engine import Engine
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument
 from dovetail.model import Hold, HoldKind, State, Survey
 
 
@@ -46,9 +46,8 @@ class Queue:
 
 def taken(queues: Sequence[str | Queue]) -> tuple[tuple[str, ...], tuple[Queue, ...]]:
     """The names of the queues that a worker takes; and their shares, unless all of them are only names."""
-    if isinstance(queues, str | bytes | Mapping) or not isinstance(queues, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"queues must be a list, such as ['mail', Queue('reports', weight=2)], not {queues!r}")
-    members = list(queues)
+    demand = "queues must be a list, such as ['mail', Queue('reports', weight=2)]"
+    members = checks.members(queues, demand, but=(str, bytes, Mapping))
     if not any(isinstance(each, Queue) for each in members):
         return tuple(checks.texts(members, "queues")), ()
     shares = tuple(each if isinstance(each, Queue) else Queue(each) for each in members)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from dovetail.behaviors.raising import raised
+
 RETRY_DELAY = timedelta(milliseconds=100)
 
 
@@ -47,9 +49,4 @@ class ConcurrencyBlocked(AdmissionBlocked):
 
 def blocked(error: BaseException | None) -> AdmissionBlocked | None:
     """The refusal in an error, alone or among others."""
-    if isinstance(error, AdmissionBlocked):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        members: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-        return next((found for each in members if (found := blocked(each)) is not None), None)
-    return None
+    return raised(AdmissionBlocked, error)

@@ -13,7 +13,7 @@ from dovetail import checks
 from dovetail.behaviors.base import Arguments, Attempt, Outcome
 from dovetail.behaviors.perpetual import Perpetual
 from dovetail.clock import from_microseconds
-from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.errors import InvalidArgument
 from dovetail.model import Claim, Due, NewRun
 
 NICKNAMES = {
@@ -127,8 +127,7 @@ def zone(tz: tzinfo | str) -> tzinfo:
     """The time zone, if it is one or the name of one."""
     if isinstance(tz, tzinfo):
         return tz
-    if not isinstance(tz, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"tz must be a time zone, such as ZoneInfo('Europe/Vienna'), not {tz!r}")
+    checks.instance(tz, str, "tz must be a time zone, such as ZoneInfo('Europe/Vienna')")
     try:
         return ZoneInfo(tz)
     except (ValueError, OSError, LookupError):

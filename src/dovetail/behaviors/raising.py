@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from dovetail import checks
-from dovetail.errors import InvalidType
 from dovetail.model import Due
 
 E = TypeVar("E", bound=BaseException)
@@ -28,10 +27,9 @@ class Snooze(Exception):
     def __init__(self, delay: timedelta | datetime) -> None:
         if isinstance(delay, datetime):
             self.due: Due = checks.moment(delay, "delay")
-        elif isinstance(delay, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-            self.due = checks.duration(delay, "delay")
         else:
-            raise InvalidType(f"delay must be a timedelta or a datetime, such as timedelta(minutes=5), not {delay!r}")
+            demand = "delay must be a timedelta or a datetime, such as timedelta(minutes=5)"
+            self.due = checks.duration(checks.instance(delay, timedelta, demand), "delay")
         super().__init__(delay)
 
     def __str__(self) -> str:
@@ -48,6 +46,6 @@ def members_of(error: BaseException | None) -> list[BaseException]:
     if error is None:
         return []
     if isinstance(error, BaseExceptionGroup):
-        among: tuple[Any, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-        return [each for member in among for each in members_of(member)]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return [each for member in group.exceptions for each in members_of(member)]
     return [error]

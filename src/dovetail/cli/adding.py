@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli.opening import on_docket
-from dovetail.cli.options import AsJson, DocketName, Tasks, Url, after, duration, moment
+from dovetail.cli.options import NO_TASKS, AsJson, DocketName, Tasks, Url, after, duration, moment
 from dovetail.cli.output import print_json, refuse, shown
 from dovetail.cli.reading import arguments_in, fitted, known_task, object_in
 
@@ -46,7 +46,7 @@ def add(
     ] = None,
     metadata: Annotated[str | None, typer.Option(help="What to note of it: a JSON object.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of what waits under the key.")] = False,
-    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = NO_TASKS,
     as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,

@@ -8,6 +8,7 @@ import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import (
+    NO_TASKS,
     AsJson,
     DocketName,
     For,
@@ -64,7 +65,7 @@ def retry(
     args: Annotated[
         str | None, typer.Option("--args", help="Other arguments: a JSON object, or an array of positional ones.")
     ] = None,
-    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = NO_TASKS,
     as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,

@@ -41,6 +41,8 @@ DocketName = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data for programs, as JSON.")]
 Tasks = Annotated[list[str], typer.Option(help="A collection of tasks, as module:member.", envvar="DOVETAIL_TASKS")]
+NO_TASKS: list[str] = []
+STANDARD_TASKS = ["dovetail.tasks:standard_tasks"]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many, at most.")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -20,9 +20,9 @@ def arguments_in(text: str) -> tuple[list[Any], dict[str, Any]]:
     """The arguments that a JSON object names, or that an array lists."""
     given = _read(text, "--args")
     if isinstance(given, dict):
-        return [], given  # pyright: ignore[reportUnknownVariableType] - the keys of JSON are text
+        return [], cast("dict[str, Any]", given)
     if isinstance(given, list):
-        return given, {}  # pyright: ignore[reportUnknownVariableType]
+        return cast("list[Any]", given), {}
     raise typer.BadParameter("--args must be a JSON object of named arguments, or an array of positional ones")
 
 
@@ -31,7 +31,7 @@ def object_in(text: str, option: str) -> dict[str, Any]:
     given = _read(text, option)
     if not isinstance(given, dict):
         raise typer.BadParameter(f'{option} must be a JSON object, such as \'{{"name": "value"}}\'')
-    return given  # pyright: ignore[reportUnknownVariableType] - the keys of JSON are text
+    return cast("dict[str, Any]", given)
 
 
 def _read(text: str, option: str) -> Any:

@@ -9,6 +9,7 @@ import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import (
+    NO_TASKS,
     AsJson,
     Before,
     DocketName,
@@ -157,7 +158,7 @@ def show(
     key: Key,
     arguments: Annotated[bool, typer.Option("--arguments", help="Show the arguments, too.")] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show the errors with their tracebacks.")] = False,
-    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = NO_TASKS,
     as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from dovetail.cli import times
-from dovetail.cli.options import AsJson, DocketName, Tasks, Url, moment, read
+from dovetail.cli.options import STANDARD_TASKS, AsJson, DocketName, Tasks, Url, moment, read
 from dovetail.cli.output import print_json, print_table, refuse, shown
 from dovetail.cli.reading import arguments_in, fitted, known_task, object_in
 from dovetail.errors import InvalidArgument
@@ -89,7 +89,7 @@ def add(
     group: Group = None,
     tag: Tag = None,
     replace: Annotated[bool, typer.Option("--replace", help="Alter a schedule of that name.")] = False,
-    tasks: Tasks = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = STANDARD_TASKS,
     url: Url = None,
     docket: DocketName = None,
     as_json: AsJson = False,
@@ -123,7 +123,7 @@ def change(
     priority: Priority = None,
     group: Group = None,
     tag: Tag = None,
-    tasks: Tasks = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = STANDARD_TASKS,
     url: Url = None,
     docket: DocketName = None,
     as_json: AsJson = False,

@@ -10,7 +10,7 @@ import typer
 
 from dovetail.cli import times
 from dovetail.cli.opening import on_docket
-from dovetail.cli.options import AsJson, DocketName, Limit, Tasks, Url
+from dovetail.cli.options import NO_TASKS, AsJson, DocketName, Limit, Tasks, Url
 from dovetail.cli.output import counting, many, print_json, print_table, shown
 from dovetail.cli.runs import STATES, filled, happened, run_data, without_ticks
 from dovetail.cli.times import both, local, relative
@@ -163,7 +163,7 @@ class TaskStats:
 
 
 def snapshot(
-    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = NO_TASKS,
     stats: Annotated[bool, typer.Option("--stats", help="Count by task, too; reads all that waits.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,

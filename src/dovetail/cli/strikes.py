@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli.opening import on_docket
-from dovetail.cli.options import AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
+from dovetail.cli.options import NO_TASKS, AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
 from dovetail.cli.output import many, print_json, print_table, refuse, shown
 from dovetail.cli.reading import value_in
 from dovetail.cli.times import now, relative
@@ -39,7 +39,7 @@ def strike(
     until: Until = None,
     lasting: For = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only count what would be kept from starting.")] = False,
-    tasks: Tasks = [],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = NO_TASKS,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli.options import DocketName, Tasks, Url, duration, patience
+from dovetail.cli.options import STANDARD_TASKS, DocketName, Tasks, Url, duration, patience
 from dovetail.cli.processes import (
     MaxAge,
     MaxMemory,
@@ -23,7 +23,7 @@ from dovetail.observe.formats import LogFormat, LogLevel
 
 
 def worker(
-    tasks: Tasks = ["dovetail.tasks:standard_tasks"],  # noqa: B006 - typer reads it, nobody writes it
+    tasks: Tasks = STANDARD_TASKS,
     docket: DocketName = None,
     url: Url = None,
     name: Annotated[str | None, typer.Option(help="The worker's name.", envvar="DOVETAIL_WORKER_NAME")] = None,

@@ -78,8 +78,9 @@ class Grounds:
         self._retention = _retention(execution_ttl, retention)
         if not hasattr(clock, "microseconds"):
             raise InvalidType(f"clock must be a clock of dovetail.clock, not {clock!r}")
-        if signing is not None and not isinstance(signing, Keyring):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(signing).__name__}")
+        keyring: Any = signing
+        if keyring is not None and not isinstance(keyring, Keyring):
+            raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(keyring).__name__}")
         self.enable_internal_instrumentation = enable_internal_instrumentation
         self.clock = clock
         self.hooks = Hooks(middleware)

@@ -12,7 +12,6 @@ from dovetail.engine import Enlists
 from dovetail.engine.registry import redacted
 from dovetail.errors import (
     InvalidArgument,
-    InvalidType,
     UsageError,
 )
 from dovetail.execution import Disposition, Execution
@@ -272,8 +271,7 @@ class Scheduling(Sight):
 
     async def schedule(self, execution: Execution[R], *, replace: bool = False) -> Execution[R]:
         """Put a ready-made execution down, as `add` would, or `replace`."""
-        if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"execution must be an Execution, not {execution!r}")
+        checks.instance(execution, Execution, "execution must be an Execution")
         call = TaskCall(
             execution.function, execution.args, execution.kwargs, execution.key, execution.when,
             execution.function_name,
@@ -342,12 +340,9 @@ class Scheduling(Sight):
     ) -> list[Execution[Any]]:
         if chunk_size is not None:
             checks.whole(chunk_size, "chunk_size", least=1)
-        if not isinstance(calls, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"calls must be an iterable of what docket.call() returns, not {calls!r}")
-        wanted = list(calls)
+        wanted = checks.members(calls, "calls must be an iterable of what docket.call() returns", but=())
         for call in wanted:
-            if not isinstance(call, TaskCall):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidType(f"calls must hold what docket.call(function)(...) returns, not {call!r}")
+            checks.instance(call, TaskCall, "calls must hold what docket.call(function)(...) returns")
         replaces = conflict is Conflict.REPLACE
         with self._telemetry.scheduling_many("replace_many" if replaces else "add_many", len(wanted)) as span:
             executions = await self._put_many(wanted, conflict, chunk_size, connection)

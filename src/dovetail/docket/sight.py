@@ -11,9 +11,6 @@ from dovetail import checks, deploying, doctor, finding, graph
 from dovetail.deploying import CheckReport
 from dovetail.docket.grounds import Grounds
 from dovetail.engine.paging import pages
-from dovetail.errors import (
-    InvalidType,
-)
 from dovetail.execution import Execution
 from dovetail.graph import Graph
 from dovetail.model import (
@@ -98,9 +95,8 @@ class Sight(Grounds):
         return Page([self.execution_of(run) for run in page], page.cursor)
 
     def _names_of(self, tasks: Iterable[TaskFunction | str]) -> tuple[str, ...]:
-        if isinstance(tasks, str) or not isinstance(tasks, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"tasks must be a list of functions or names, not {tasks!r}")
-        return tuple(checks.text(self._name_of(each), "each of tasks") for each in tasks)
+        members = checks.members(tasks, "tasks must be a list of functions or names", but=(str,))
+        return tuple(checks.text(self._name_of(each), "each of tasks") for each in members)
 
     async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""

@@ -47,8 +47,8 @@ def _is_secret(option: re.Match[str]) -> bool:
     return _SECRET.search(unquote(option[2])) is not None
 
 
-def _scheme(url: str) -> str:
-    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _scheme(url: Any) -> str:
+    if not isinstance(url, str):
         raise InvalidType(f"url must be text such as 'sqlite:///dovetail.db', not {type(url).__name__}")
     scheme, separator, _ = url.partition("://")
     if not separator or not scheme:

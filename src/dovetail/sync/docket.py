@@ -10,10 +10,11 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 import dovetail.docket
+from dovetail import checks
 from dovetail.agenda import Agenda
 from dovetail.clock import SYSTEM_CLOCK, Clock
 from dovetail.codec import Codec, Keyring
-from dovetail.errors import AlreadyOpen, InvalidType
+from dovetail.errors import AlreadyOpen
 from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Page, Retention, Run, State, WorkerInfo
@@ -345,8 +346,7 @@ class Docket:
 
     def schedule(self, execution: Execution[R], *, replace: bool = False) -> Execution[R]:
         """Put a ready-made execution down, as `add` would, or `replace`."""
-        if not isinstance(execution, Execution):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"execution must be an Execution of dovetail.sync, not {execution!r}")
+        checks.instance(execution, Execution, "execution must be an Execution of dovetail.sync")
         self.carry(lambda docket: docket.schedule(execution.handle, replace=replace))
         return execution
 
@@ -360,8 +360,7 @@ class Docket:
         shuffle: bool = False,
     ) -> list[Execution[Any]]:
         """Schedule an agenda evenly over the time given: `Agenda.scatter`."""
-        if not isinstance(agenda, Agenda):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"agenda must be an Agenda, not {agenda!r}")
+        checks.instance(agenda, Agenda, "agenda must be an Agenda")
         spread = self.carry(lambda docket: agenda.scatter(docket, over, start, jitter, shuffle=shuffle))
         return [self.execution(each) for each in spread]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from dovetail.errors import InvalidArgument, InvalidType, UnknownMember
 from dovetail.tasks.task import TaskFunction
@@ -27,7 +27,7 @@ def load_collection(path: str) -> list[TaskFunction]:
     collection = load_member(path)
     if not isinstance(collection, Iterable):
         raise InvalidType(f"{path!r} must be an iterable of functions, not {type(collection).__name__}")
-    functions: list[Any] = list(collection)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    functions = list(cast("Iterable[Any]", collection))
     for function in functions:
         if not callable(function):
             raise InvalidType(f"{path!r} holds {function!r}, which is no function")

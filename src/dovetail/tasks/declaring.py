@@ -120,10 +120,6 @@ def _origin(function: Any) -> str:
 
 
 def _behaviors(behaviors: Any) -> tuple[Behavior, ...]:
-    if not isinstance(behaviors, Iterable):
-        raise InvalidType(f"behaviors must be a list of behaviors, such as [Retry(attempts=3)], not {behaviors!r}")
-    members: list[Any] = list(behaviors)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    for each in members:
-        if not isinstance(each, Behavior):
-            raise InvalidType(f"each of behaviors must be a behavior, such as Retry(attempts=3), not {each!r}")
-    return tuple(members)
+    given = checks.members(behaviors, "behaviors must be a list of behaviors, such as [Retry(attempts=3)]", but=())
+    demand = "each of behaviors must be a behavior, such as Retry(attempts=3)"
+    return tuple(checks.instance(each, Behavior, demand) for each in given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -68,9 +68,10 @@ def _needs(task: Task, behavior: type[Any], option: str, example: str) -> None:
 
 
 def _written(metadata: Any) -> str:
-    if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in metadata):  # pyright: ignore[reportUnknownVariableType]
+    noted = cast("Mapping[Any, Any]", metadata)
+    if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in noted):
         raise InvalidType(f"metadata must map names to values, such as {{'order': 7}}, not {metadata!r}")
     try:
-        return msgspec.json.encode(dict(metadata)).decode()  # pyright: ignore[reportUnknownArgumentType]
+        return msgspec.json.encode(dict(noted)).decode()
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise InvalidType(f"metadata must be what JSON can say: {error}") from None

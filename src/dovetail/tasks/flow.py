@@ -88,10 +88,8 @@ PLAIN = Flow()
 
 
 def _names(after: Any) -> tuple[str, ...]:
-    if isinstance(after, str | bytes | Refers) or not isinstance(after, Iterable):
-        raise InvalidType(f"after must be a list of executions or keys, such as [execution], not {after!r}")
-    members: list[Any] = list(after)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    return tuple(map(_name, members))
+    demand = "after must be a list of executions or keys, such as [execution]"
+    return tuple(map(_name, checks.members(after, demand, but=(str, bytes, Refers))))
 
 
 def _name(parent: Any) -> str:

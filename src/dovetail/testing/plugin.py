@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+# Before anybody imports it: the assertions of the conformance suite are to explain themselves.
+pytest.register_assert_rewrite("dovetail.testing.conformance")
 
 
 def pytest_configure(config: pytest.Config) -> None:

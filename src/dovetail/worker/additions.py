@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uncalled_for import Dependency, get_annotation_dependencies, get_dependency_parameters
 
+from dovetail import checks
 from dovetail.behaviors.limits import Keyed
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.tasks import TaskFunction
@@ -24,8 +25,7 @@ def named_dependencies(given: Dependencies | None) -> dict[str, Any]:
     """The dependencies of a worker by name. Those without one are numbered."""
     if given is None:
         return {}
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"dependencies must be dependencies by name, or a list of them, not {given!r}")
+    members = checks.members(given, "dependencies must be dependencies by name, or a list of them")
     if isinstance(given, Mapping):
         named: dict[Any, Any] = dict(given)
         for name in named:
@@ -35,7 +35,7 @@ def named_dependencies(given: Dependencies | None) -> dict[str, Any]:
                     " two underscores are reserved"
                 )
     else:
-        named = {f"__worker_dep_{number}__": each for number, each in enumerate(given)}
+        named = {f"__worker_dep_{number}__": each for number, each in enumerate(members)}
     for name, each in named.items():
         if not isinstance(each, Dependency):
             raise InvalidType(

@@ -27,6 +27,7 @@ def sound(verdict: Any, claim: Claim, behavior: Behavior) -> Verdict:
     state: Any = verdict.state
     if not isinstance(state, State) or not state.is_terminal:
         raise InvalidType(f"{whose} must settle a run as completed, failed or cancelled, not {state!r}")
-    if not isinstance(verdict.result, bytes | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidType(f"{whose} must give a result as bytes, not {type(verdict.result).__name__}")
+    result: Any = verdict.result
+    if not isinstance(result, bytes | None):
+        raise InvalidType(f"{whose} must give a result as bytes, not {type(result).__name__}")
     return verdict

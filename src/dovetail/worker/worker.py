@@ -15,7 +15,7 @@ from uncalled_for import SharedContext
 
 from dovetail import checks
 from dovetail.docket import Docket
-from dovetail.errors import InvalidArgument, InvalidType, UsageError
+from dovetail.errors import InvalidArgument, UsageError
 from dovetail.injection import current_docket, current_worker
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import new_id
@@ -62,8 +62,7 @@ class Worker:
         middleware: Iterable[Middleware] = (),
         ageing: timedelta | None = None,
     ) -> None:
-        if not isinstance(docket, Docket):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"docket must be a Docket, not {docket!r}")
+        checks.instance(docket, Docket, "docket must be a Docket")
         if fallback_task is not None:
             checks.callable_task(fallback_task, "fallback_task")
         self.docket = docket
@@ -128,8 +127,7 @@ class Worker:
 
     async def run_at_most(self, iterations_by_key: Mapping[str, int]) -> None:
         """Run until finished, but run each of these keys at most so many times."""
-        if not isinstance(iterations_by_key, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidType(f"iterations_by_key must map keys to numbers, not {iterations_by_key!r}")
+        checks.instance(iterations_by_key, Mapping, "iterations_by_key must map keys to numbers")
         for key, count in iterations_by_key.items():
             checks.text(key, "each key of iterations_by_key")
             checks.whole(count, f"iterations_by_key[{key!r}]", least=0)

@@ -25,51 +25,44 @@ place of the fixture, since each of its many examples begins with an empty store
     TestMyEngineStateful = machine(lambda clock: MyEngine("mine://", "conformance", clock=clock)).TestCase
 """
 
-import pkgutil
-
-import pytest
-
-# Before the modules are imported: their assertions are to explain themselves.
-pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
-
-from dovetail.testing.conformance.ageing import Ageing  # noqa: E402
-from dovetail.testing.conformance.archiving import Archiving  # noqa: E402
-from dovetail.testing.conformance.batches import Batches  # noqa: E402
-from dovetail.testing.conformance.bounds import Bounds  # noqa: E402
-from dovetail.testing.conformance.cancelling import Cancelling  # noqa: E402
-from dovetail.testing.conformance.claiming import Claiming  # noqa: E402
-from dovetail.testing.conformance.clearing import Clearing  # noqa: E402
-from dovetail.testing.conformance.conflicts import Conflicts  # noqa: E402
-from dovetail.testing.conformance.counting import Counting  # noqa: E402
-from dovetail.testing.conformance.crashing import Crashing  # noqa: E402
-from dovetail.testing.conformance.discarding import Discarding  # noqa: E402
-from dovetail.testing.conformance.emptiness import Emptiness  # noqa: E402
-from dovetail.testing.conformance.fairness import Fairness  # noqa: E402
-from dovetail.testing.conformance.fencing import Fencing  # noqa: E402
-from dovetail.testing.conformance.finding import Finding  # noqa: E402
-from dovetail.testing.conformance.finishing import Finishing  # noqa: E402
-from dovetail.testing.conformance.fixtures import Connect, Fixtures  # noqa: E402
-from dovetail.testing.conformance.glancing import Glancing  # noqa: E402
-from dovetail.testing.conformance.holds import Holds  # noqa: E402
-from dovetail.testing.conformance.leases import Leases  # noqa: E402
-from dovetail.testing.conformance.limits import Limits  # noqa: E402
-from dovetail.testing.conformance.naming import Naming  # noqa: E402
-from dovetail.testing.conformance.parents import Parents  # noqa: E402
-from dovetail.testing.conformance.progress import Progressing  # noqa: E402
-from dovetail.testing.conformance.racing import Racing  # noqa: E402
-from dovetail.testing.conformance.receiving import Receiving  # noqa: E402
-from dovetail.testing.conformance.repeating import Repeating  # noqa: E402
-from dovetail.testing.conformance.reviving import Reviving  # noqa: E402
-from dovetail.testing.conformance.scheduling import Scheduling  # noqa: E402
-from dovetail.testing.conformance.standing import Standings  # noqa: E402
-from dovetail.testing.conformance.succeeding import Succeeding  # noqa: E402
-from dovetail.testing.conformance.surveying import Surveying  # noqa: E402
-from dovetail.testing.conformance.sweeping import Sweeping  # noqa: E402
-from dovetail.testing.conformance.text import Text  # noqa: E402
-from dovetail.testing.conformance.turns import Turns  # noqa: E402
-from dovetail.testing.conformance.vocabulary import Another, assert_empty  # noqa: E402
-from dovetail.testing.conformance.watching import Watching  # noqa: E402
-from dovetail.testing.conformance.windows import Windows  # noqa: E402
+from dovetail.testing.conformance.ageing import Ageing
+from dovetail.testing.conformance.archiving import Archiving
+from dovetail.testing.conformance.batches import Batches
+from dovetail.testing.conformance.bounds import Bounds
+from dovetail.testing.conformance.cancelling import Cancelling
+from dovetail.testing.conformance.claiming import Claiming
+from dovetail.testing.conformance.clearing import Clearing
+from dovetail.testing.conformance.conflicts import Conflicts
+from dovetail.testing.conformance.counting import Counting
+from dovetail.testing.conformance.crashing import Crashing
+from dovetail.testing.conformance.discarding import Discarding
+from dovetail.testing.conformance.emptiness import Emptiness
+from dovetail.testing.conformance.fairness import Fairness
+from dovetail.testing.conformance.fencing import Fencing
+from dovetail.testing.conformance.finding import Finding
+from dovetail.testing.conformance.finishing import Finishing
+from dovetail.testing.conformance.fixtures import Connect, Fixtures
+from dovetail.testing.conformance.glancing import Glancing
+from dovetail.testing.conformance.holds import Holds
+from dovetail.testing.conformance.leases import Leases
+from dovetail.testing.conformance.limits import Limits
+from dovetail.testing.conformance.naming import Naming
+from dovetail.testing.conformance.parents import Parents
+from dovetail.testing.conformance.progress import Progressing
+from dovetail.testing.conformance.racing import Racing
+from dovetail.testing.conformance.receiving import Receiving
+from dovetail.testing.conformance.repeating import Repeating
+from dovetail.testing.conformance.reviving import Reviving
+from dovetail.testing.conformance.scheduling import Scheduling
+from dovetail.testing.conformance.standing import Standings
+from dovetail.testing.conformance.succeeding import Succeeding
+from dovetail.testing.conformance.surveying import Surveying
+from dovetail.testing.conformance.sweeping import Sweeping
+from dovetail.testing.conformance.text import Text
+from dovetail.testing.conformance.turns import Turns
+from dovetail.testing.conformance.vocabulary import Another, assert_empty
+from dovetail.testing.conformance.watching import Watching
+from dovetail.testing.conformance.windows import Windows
 
 
 class Conformance(
