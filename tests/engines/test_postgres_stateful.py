@@ -10,6 +10,8 @@ from dovetail.engines.postgres import PostgresEngine
 from dovetail.model import new_id
 from dovetail.testing.conformance.machine import CI, machine
 
+pytestmark = pytest.mark.timeout(600)  # each step is several round trips, and the host may be busy
+
 _url: str = ""
 
 

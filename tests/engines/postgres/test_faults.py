@@ -29,6 +29,7 @@ from dovetail.model import (
     new_id,
 )
 from tests.engines.conftest import as_user
+from tests.engines.postgres.killing import kill_backends
 from tests.servers.postgres import RELAXED, PostgresServer
 from tests.servers.proxy import Proxy, proxy
 from tests.system.harness import eventually
@@ -81,19 +82,6 @@ async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
                 return await call()
             except (EngineUnavailable, OutcomeUnknown):
                 await asyncio.sleep(0.01)
-
-
-async def kill_backends(url: str, stop: asyncio.Event, pause: float = 0.02) -> int:
-    ended = 0
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as killer:
-        while not stop.is_set():
-            rows = await killer.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'dovetail' ORDER BY random() LIMIT 1"
-            )
-            ended += len(await rows.fetchall())
-            await asyncio.sleep(pause)
-    return ended
 
 
 # PG2: the reply to a commit is lost
