@@ -15,13 +15,14 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.string import StrDumper, TextLoader
 
-from dovetail import Docket, TaskTransaction, Worker
+from dovetail import CurrentExecution, Docket, Execution, TaskTransaction, Worker
 from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown, UsageError
 from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new_id
 from dovetail.worker import setbacks
 from tests.engines.postgres.effects import TABLE, leave_effect
+from tests.engines.postgres.killing import kill_backends
 from tests.system.harness import eventually
 
 LEASE = timedelta(seconds=30)
@@ -158,6 +159,33 @@ async def test_what_a_task_does_to_its_connection_ends_with_it(docket: Docket) -
     assert len(set(pids)) == 3
 
 
+async def test_a_server_that_ends_idle_transactions_costs_a_task_its_transaction_and_nothing_else(
+    docket: Docket, postgres_url: str
+) -> None:
+    """PG10: a body that waits for long in its transaction may lose it. It goes again, and its effect is there once."""
+    tried: list[int] = []
+
+    async def linger(connection: Any = TaskTransaction(), execution: Execution[Any] = CurrentExecution()) -> None:
+        await connection.execute("INSERT INTO effect VALUES (%s, %s, '')", (docket.name, execution.id))
+        tried.append(connection.info.backend_pid)
+        if len(tried) == 1:
+            await connection.execute("SET idle_in_transaction_session_timeout = 100")
+            await eventually(lambda: not is_there(postgres_url, tried[0]))
+
+    execution = await docket.add(linger)()
+    async with Worker(docket) as worker:
+        await worker.run_until_finished()
+    assert len(tried) == 2
+    assert await states(docket) == {State.COMPLETED: 1}
+    assert await effects(postgres_url, docket) == {execution.id: 1}
+    assert (await docket.engine.find(RunQuery(limit=1))).items[0].attempt == 1
+
+
+def is_there(url: str, pid: int) -> bool:
+    with psycopg.connect(url) as admin:
+        return admin.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() is not None
+
+
 async def test_a_task_cannot_commit_by_itself(docket: Docket) -> None:
     seen: list[str] = []
 
@@ -200,20 +228,6 @@ async def write(connection: Any, docket: Docket, claim: Claim) -> None:
     await connection.execute("INSERT INTO effect VALUES (%s, %s, '')", (docket.name, claim.id))
 
 
-async def terminate_some(url: str, stop: asyncio.Event) -> int:
-    """Terminate the server's side of one connection after the other."""
-    ended = 0
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="killer") as killer:
-        while not stop.is_set():
-            rows = await killer.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'dovetail' ORDER BY random() LIMIT 1"
-            )
-            ended += len(await rows.fetchall())
-            await asyncio.sleep(0.02)
-    return ended
-
-
 async def test_every_effect_is_there_once_though_connections_are_killed(docket: Docket, postgres_url: str) -> None:
     executions = await docket.add_many(docket.call(leave_effect)(random.uniform(0, 0.03)) for _ in range(300))
     docket.register(leave_effect)
@@ -223,7 +237,7 @@ async def test_every_effect_is_there_once_though_connections_are_killed(docket: 
     )
     async with worker:
         running = asyncio.create_task(worker.run_forever(), name="worker")
-        killing = asyncio.create_task(terminate_some(postgres_url, stop), name="killer")
+        killing = asyncio.create_task(kill_backends(postgres_url, stop), name="killer")
         await until_over(docket, 300)
         stop.set()
         ended = await killing
