@@ -178,7 +178,7 @@ class TestAttempts:
 
         async def wait() -> None:
             started.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
         execution = await docket.add(wait, key="k")()
         running = asyncio.create_task(worker.run_until_finished())

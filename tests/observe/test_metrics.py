@@ -169,12 +169,14 @@ async def test_a_run_that_cannot_be_read_has_failed_without_an_attempt(
 # Leases and the store
 
 
-async def test_a_lease_that_lapsed_elsewhere_is_a_crash(docket: Docket, worker: Worker, measured: Measurements):
-    docket.register(work)
-    await docket.add(work)()
-    assert (await docket.engine.claim("dead", 1, lease=timedelta(milliseconds=1))).claims
-    await asyncio.sleep(0.01)  # the store's own time
-    await finish(worker)
+async def test_a_lease_that_lapsed_elsewhere_is_a_crash(
+    still: Docket, clock: VirtualClock, make_worker: MakeWorker, measured: Measurements
+):
+    still.register(work)
+    await still.add(work)()
+    assert (await still.engine.claim("dead", 1, lease=timedelta(minutes=1))).claims
+    clock.jump(timedelta(minutes=2))
+    await finish(make_worker(still))
     assert measured.count("dovetail_crashes", worker="worker") == 1
     assert measured.count("docket_tasks_redelivered", task="work") == 1
 
@@ -239,9 +241,13 @@ async def test_what_is_rare_is_there_from_the_start(docket: Docket, worker: Work
         assert (labels, point.value) == ({"docket.name": "tests", "docket.worker": "worker"}, 0)
 
 
-async def test_a_loop_that_was_blocked_shows(docket: Docket, worker: Worker, measured: Measurements):
+async def test_a_loop_that_was_blocked_shows(
+    docket: Docket, worker: Worker, measured: Measurements, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dovetail.worker.pulse.BLOCKED_AFTER", 0.05)
+
     async def block() -> None:
-        time.sleep(1.2)
+        time.sleep(0.3)
 
     await docket.add(block)()
     await finish(worker)

@@ -75,12 +75,15 @@ def test_a_worker_that_is_still_busy_is_stopped(pytester: pytest.Pytester) -> No
     test = """
 import asyncio
 
-async def stuck():
-    await asyncio.Event().wait()
-
 async def test_stuck(dovetail_docket, dovetail_worker):
+    started = asyncio.Event()
+
+    async def stuck():
+        started.set()
+        await asyncio.Event().wait()
+
     await dovetail_docket.add(stuck)()
-    await asyncio.sleep(0.05)
+    await started.wait()
 
 async def test_unbegun(dovetail_docket, dovetail_worker):
     pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -197,7 +198,7 @@ async def test_a_few_failed_heartbeats_cost_nothing(docket: Docket, worker: Work
 async def test_a_body_that_blocks_the_event_loop_for_three_leases_is_not_started_twice(
     docket: Docket, make_worker: MakeWorker
 ):
-    lease = timedelta(milliseconds=600)
+    lease = timedelta(milliseconds=1200)
     claimed: list[str] = []
     blocked, over = threading.Event(), threading.Event()
 
@@ -240,12 +241,20 @@ async def test_whoever_blocks_the_event_loop_is_named(
     docket: Docket, worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(module, "BLOCKED_AFTER", 0.1)
+    is_named = threading.Event()
+
+    class Hears(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "in block" in record.getMessage():
+                is_named.set()
 
     async def block() -> None:
-        time.sleep(0.5)
+        is_named.wait(10)
 
     await docket.add(block, key="the culprit")()
+    logging.getLogger("dovetail.worker").addHandler(hears := Hears())
     await finish(worker)
+    logging.getLogger("dovetail.worker").removeHandler(hears)
     warnings = [record.getMessage() for record in caplog.records if "is blocked at" in record.getMessage()]
     (warning,) = [each for each in warnings if "in block" in each]
     assert "'the culprit'" in warning

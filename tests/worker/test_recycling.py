@@ -13,6 +13,7 @@ from dovetail.model import State
 from dovetail.worker.recycling import SPREAD, Limits, Wear, memory_used
 from dovetail.worker.reloading import watched
 from tests.by_hand import run_of, soon
+from tests.faults import behind_a_door
 
 
 def test_without_limits_there_is_no_reason_to_go():
@@ -55,6 +56,7 @@ async def test_a_worker_that_retires_lets_running_work_end_beyond_its_grace(dock
         await release.wait()
         return "done"
 
+    faults = behind_a_door(docket)
     worker = Worker(docket, shutdown_grace=timedelta())
     execution = await docket.add(work)()
     async with worker:
@@ -62,7 +64,7 @@ async def test_a_worker_that_retires_lets_running_work_end_beyond_its_grace(dock
         await soon(started.wait())
         worker.retire()
         late = await docket.add(work)()
-        await asyncio.sleep(0.05)
+        await faults.called("heartbeat", 3)
         assert not working.done()
         release.set()
         await soon(working)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from dovetail import Docket, Perpetual, Retry, Worker
+from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument
+from dovetail.worker.round import NEXT_ROUND
 from tests.conftest import MakeWorker
 
 HOUR = timedelta(hours=1)
@@ -72,14 +74,14 @@ async def test_a_retry_that_is_due_later_is_left(docket: Docket, worker: Worker)
     assert (execution.state, execution.attempt) == ("scheduled", 2)
 
 
-async def test_a_perpetual_task_has_one_turn(docket: Docket, worker: Worker) -> None:
-    await docket.add(go_on, key="on")()
-    assert await worker.run_once() == 1
-    execution = await docket.get_execution("on")
+async def test_a_perpetual_task_has_one_turn(still: Docket, clock: VirtualClock, make_worker: MakeWorker) -> None:
+    await still.add(go_on, key="on")()
+    assert await make_worker(still).run_once() == 1
+    execution = await still.get_execution("on")
     assert execution is not None
     assert (execution.state, execution.attempt) == ("scheduled", 1)
-    await asyncio.sleep(1)
-    assert await worker.run_once() == 1
+    clock.jump(NEXT_ROUND)
+    assert await make_worker(still).run_once() == 1
 
 
 async def test_other_work_is_done_whatever_goes_on_for_ever(docket: Docket, make_worker: MakeWorker) -> None:
@@ -111,17 +113,18 @@ async def test_only_the_queues_of_the_worker_are_taken(docket: Docket, make_work
 
 
 async def test_a_round_can_be_stopped(docket: Docket, worker: Worker) -> None:
-    started = asyncio.Event()
+    started, release = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         started.set()
-        await asyncio.sleep(0.05)
+        await release.wait()
 
     await docket.add_many([docket.call(wait)() for _ in range(30)])
     running = asyncio.create_task(worker.run_once())
     await started.wait()
     worker.stop()
-    assert 10 <= await running < 30
+    release.set()
+    assert await running == 10
 
 
 async def test_once_and_until_finished_do_not_go_together() -> None:
