@@ -252,7 +252,8 @@ async def test_trouble_with_a_claim_is_waited_out(url: str, error: Exception | N
         desk = Desk(docket, clock, until_finished=True)
         await drained(desk)
         assert len(desk.started) == 1
-        assert clock.naps[:3] == [timedelta(seconds=5)] * 3
+        assert all(abs(nap - timedelta(seconds=5)) <= timedelta(seconds=1.25) for nap in clock.naps[:3])
+        assert len(set(clock.naps[:3])) == 3  # others lost the store at the same moment
         assert "cannot claim" in caplog.text
 
 

@@ -25,6 +25,7 @@ from dovetail.observe.tracing import in_background
 from dovetail.schedules.definition import TASK as SCHEDULE
 from dovetail.tasks import Task, TaskFunction, compact_signature
 from dovetail.worker.additions import lifecycles
+from dovetail.worker.backoff import spread
 from dovetail.worker.budget import Budget
 from dovetail.worker.completing import completing
 from dovetail.worker.hearing import Hearing
@@ -245,7 +246,7 @@ class Crew:
             except (EngineUnavailable, OutcomeUnknown) as error:
                 delay = self._worker.reconnection_delay
                 logger.warning("the strikes cannot be read, trying again in %s: %s", delay, error)
-                await self._clock.sleep(delay)
+                await self._clock.sleep(spread(delay))
 
     def _is_stricken(self, name: str, function: TaskFunction) -> bool:
         """Whether a task must not be started unasked."""

@@ -14,6 +14,7 @@ from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, Claimed
 from dovetail.queues import Queue
 from dovetail.schedules import QUEUE
+from dovetail.worker.backoff import spread
 from dovetail.worker.brake import Brake
 from dovetail.worker.leftovers import Leftovers
 from dovetail.worker.logs import logger
@@ -143,7 +144,7 @@ class Intake:
             self.tried = self._clock.monotonic()
             logger.warning("cannot claim, trying again in %s: %s", self._reconnection_delay, error)
             self.telemetry.disrupted()
-            await self._clock.wait(self._hint, self._reconnection_delay)
+            await self._clock.wait(self._hint, spread(self._reconnection_delay))
             return None
         self.moved = self.tried = self._clock.monotonic()
         self.has_claimed = True

@@ -9,6 +9,7 @@ from dovetail.clock import Clock
 from dovetail.engine import Engine
 from dovetail.errors import EngineUnavailable
 from dovetail.model import Event, EventKind, Topic
+from dovetail.worker.backoff import spread
 from dovetail.worker.logs import logger
 
 
@@ -31,7 +32,7 @@ class Listener:
                 await self._listen()
             except EngineUnavailable as error:
                 logger.warning("cannot listen for hints, trying again in %s: %s", self._reconnection_delay, error)
-                await self._clock.sleep(self._reconnection_delay)
+                await self._clock.sleep(spread(self._reconnection_delay))
 
     async def _listen(self) -> None:
         topics = [Topic(kind) for kind in (EventKind.WORK, EventKind.STOP, EventKind.HOLDS)]
