@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dovetail import Docket, Worker
 from dovetail.clock import VirtualClock
@@ -14,6 +15,12 @@ from tests.by_hand import ByHand
 from tests.stores import ON_EVERY_STORE, STORES, Stores
 
 MakeWorker = Callable[..., Worker]
+
+# How long an example takes says more about the host than about the code: on a busy one, any takes 200 ms once.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.codec import CallTypes, Keyring, SigningKey, codec_named
@@ -27,7 +27,6 @@ from tests.codec.universe import (
     values,
 )
 
-relaxed = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 aliens = st.builds(object) | st.builds(Text, text) | st.sampled_from([Color.RED, Level.LOW, Pair(1), int])
 mixed = st.recursive(
     values | aliens | points | st.builds(Visit, datetimes, points, extra=values | aliens),
@@ -44,7 +43,6 @@ def refusal_of(dump: Callable[[], bytes]) -> tuple[str, bytes]:
 
 
 @given(values)
-@relaxed
 def test_an_unannotated_value_of_the_closed_list_comes_back(value: Any):
     assert portrait(there_and_back(value)) == portrait(value)
 
@@ -52,7 +50,6 @@ def test_an_unannotated_value_of_the_closed_list_comes_back(value: Any):
 @pytest.mark.parametrize(("hint", "strategy"), annotated, ids=lambda each: str(each)[:30])
 def test_an_annotated_value_comes_back(hint: Any, strategy: st.SearchStrategy[Any]):
     @given(strategy)
-    @relaxed
     def comes_back(value: Any):
         assert portrait(there_and_back(value, hint)) == portrait(value)
 
@@ -60,7 +57,6 @@ def test_an_annotated_value_comes_back(hint: Any, strategy: st.SearchStrategy[An
 
 
 @given(st.sampled_from([hint for hint, _ in annotated]), mixed)
-@relaxed
 def test_any_value_for_any_annotation_comes_back_or_is_refused_by_name(hint: Any, value: Any):
     codec, types = codec_named("json"), types_of(hint)
     refusal, data = refusal_of(lambda: codec.dump_call(types, (value,), {}))
@@ -71,7 +67,6 @@ def test_any_value_for_any_annotation_comes_back_or_is_refused_by_name(hint: Any
 
 
 @given(st.lists(values, max_size=4), st.dictionaries(st.text(max_size=9), values, max_size=4))
-@relaxed
 def test_a_whole_call_comes_back(args: list[Any], kwargs: dict[str, Any]):
     types = CallTypes.unknown("work")
     for codec in (codec_named("json"), codec_named("json", signing=Keyring(SigningKey("k", b"s" * 32)))):
@@ -80,7 +75,6 @@ def test_a_whole_call_comes_back(args: list[Any], kwargs: dict[str, Any]):
 
 
 @given(values)
-@relaxed
 def test_a_result_comes_back(value: Any):
     codec, types = codec_named("json"), types_of(None)
     assert portrait(codec.load_result(types, codec.dump_result(types, value))) == portrait(value)
