@@ -122,6 +122,23 @@ async def test_one_that_does_not_stop_is_killed_when_its_grace_is_over(
     assert "has not ended within" in caplog.text
 
 
+async def test_one_that_is_told_to_hurry_hears_both_signals_however_busy_it_is(cast: Cast):
+    """A process that has no time to look finds one signal of a kind, even if there were two."""
+    program = """
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+open(sys.argv[1], "a").write("0\\n")
+while len(signal.sigpending()) < 2:
+    say(b"r")
+    time.sleep(0.01)
+"""
+    supervisor = Supervisor(cast.command(program), 1, grace=timedelta(seconds=60))
+    running = asyncio.create_task(supervisor.run())
+    await asyncio.wait_for(cast.started(2), 30)
+    supervisor.stop()
+    supervisor.stop()
+    assert await soon(running) == 0
+
+
 async def test_a_worn_one_is_replaced_while_it_still_drains(cast: Cast):
     program = "say(b'g'); stay(b'w', 600 if len(open(sys.argv[1]).readlines()) == 1 else 0)"
     supervisor = Supervisor(cast.command(program), 1)

@@ -95,7 +95,8 @@ class Member:
     def send(self, number: signal.Signals) -> None:
         if not self.exited.done():
             with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                # Not send_signal(): that looks first whether the process has ended, and then nobody learns how it did.
+                os.kill(self.pid, number)
 
     def trouble(self) -> tuple[float, str] | None:
         """For how long something is wrong, and what."""
@@ -166,8 +167,9 @@ class Supervisor:
             self._end(member, patience)
 
     def _end(self, member: Member, patience: float) -> None:
+        # Two signals of one kind may arrive as one, and a second one says something else.
+        member.send(signal.SIGINT if member.is_told else signal.SIGTERM)
         member.is_told = True
-        member.send(signal.SIGTERM)
         asyncio.get_running_loop().call_later(patience, self._kill_if_there, member, patience)
 
     def _kill_if_there(self, member: Member, patience: float) -> None:
@@ -282,10 +284,9 @@ class Supervisor:
             logger.info("%s: the workers start anew", change)
             self._restart.set()
             for member in list(self._members):
-                # Twice is to hand running work back at once: nobody wants to wait for the grace. Two signals of one
-                # kind may arrive as one.
+                # Twice is to hand running work back at once: nobody wants to wait for the grace.
                 self._end(member, LAST_WORDS)
-                member.send(signal.SIGINT)
+                self._end(member, LAST_WORDS)
             await asyncio.sleep(0)
             self._restart.clear()
 
