@@ -182,7 +182,7 @@ async def test_a_strike_is_told_with_its_rule(still: Docket) -> None:
     await still.strike(note, "what", "==", "ham")
     why = await still.why("k")
     assert why.codes == (CauseCode.STRUCK,)
-    assert says(why, "note(what == 'spam')", "laid by bob", "(complaints)")
+    assert says(why, "of 'note' with what == 'spam'", "laid by bob", "(complaints)")
     facts = why.cause.facts
     assert (facts["task"], facts["parameter"], facts["operator"], facts["value"]) == ("note", "what", "==", "'spam'")
 
@@ -259,7 +259,7 @@ async def test_a_run_that_waits_for_its_parents(still: Docket, by_hand: ByHand) 
     await still.add(note, key="k", after=[done, running, queued])()
     why = await still.why("k")
     assert why.codes == (CauseCode.WAITING_FOR_PARENTS,)
-    assert says(why, "'running', which is running", "'queued', which is queued")
+    assert says(why, "'running' (running)", "'queued' (queued)")
     assert set(why.cause.facts["unmet"]) == {"running", "queued"}
 
 
@@ -296,7 +296,7 @@ async def test_no_worker_for_its_queue(still: Docket) -> None:
     await still.add(note, key="k", queue="mail")()
     why = await still.why("k")
     assert why.codes == (CauseCode.NO_WORKER_FOR_QUEUE,)
-    assert says(why, "No live worker takes the queue 'mail'", "bulk and default")
+    assert says(why, "No live worker takes the queue 'mail'", "'bulk' and 'default'")
 
 
 async def test_no_worker_for_its_task(still: Docket) -> None:
@@ -305,7 +305,7 @@ async def test_no_worker_for_its_task(still: Docket) -> None:
     await still.add(note, key="k")()
     why = await still.why("k")
     assert why.codes == (CauseCode.NO_WORKER_FOR_TASK,)
-    assert says(why, "No live worker of its queue knows the task 'note'", "do not take the queue: bob")
+    assert says(why, "No live worker of its queue knows the task 'note'", "do not take the queue: 'bob'")
 
 
 async def test_a_run_that_was_put_back_for_want_of_its_task(still: Docket, by_hand: ByHand) -> None:

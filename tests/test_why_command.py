@@ -58,6 +58,7 @@ def test_why_tells_every_cause(url: str) -> None:
     assert "paused" in result.output
     assert "maintenance" in result.output
     assert "No worker is alive." in result.output
+    assert all(len(line) <= 80 and line == line.rstrip() for line in result.output.splitlines())
 
 
 def test_why_as_json(url: str) -> None:

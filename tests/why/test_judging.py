@@ -154,6 +154,29 @@ def test_strikes_pauses_and_workers_come_before_limits() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("strike", "said"),
+    [
+        (Strike("sync", None), "The strike of 'sync' forbids it."),
+        (Strike("sync", "id", Operator.EQUAL, "x"), "The strike of 'sync' with id == 'x' forbids it."),
+        (Strike(None, "id", Operator.LESS_THAN, 3), "The strike of every task with id < 3 forbids it."),
+    ],
+)
+def test_a_strike_is_named_by_what_it_forbids(strike: Strike, said: str) -> None:
+    assert str(why(a_run(), ANN, strikes=(strike,))).startswith(said)
+
+
+def test_a_worker_that_has_just_died_does_not_take_its_own_run_over() -> None:
+    lapsed = a_run(state=State.RUNNING, worker="ann", started=NOW - MINUTE, lease_until=NOW - SECOND)
+    died = ANN.but(last_seen=NOW - 5 * SECOND)
+    answer = why(lapsed, died)
+    assert answer.codes == (CauseCode.LEASE_LAPSED, CauseCode.RUNNING)
+    assert "once there is a live worker for its queue" in answer.causes[0].text
+    assert answer.causes[1].text.startswith("It started 1 min ago, at 13:59:00 UTC, on worker 'ann'")
+    for successor in (ANN, died.but(name="bob")):
+        assert "takes it over when it next looks" in why(lapsed, died, successor).causes[0].text
+
+
 def test_a_parent_whose_record_is_gone_is_named_by_its_id() -> None:
     run = a_run(state=State.CANCELLED, finished=NOW - SECOND, doomed_by="gone")
     answer = why(run)

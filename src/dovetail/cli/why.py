@@ -12,6 +12,9 @@ from dovetail.cli.output import NOT_FOUND, console, print_json, shown
 if TYPE_CHECKING:
     from dovetail.why import Why
 
+NARROWEST = 20
+"""Columns that a text has, however narrow the terminal is."""
+
 
 def why(
     key: Annotated[str, typer.Argument(help="The key of a run, or its id.")],
@@ -39,12 +42,13 @@ def why(
 
 
 def _show(found: Why) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from textwrap import wrap
 
     if found.is_known:
         typer.echo(shown(f"{found.key} ({found.task}) is {found.state}."))
-    table = Table.grid(padding=(0, 2))
+    margin = max(len(cause.code.value) for cause in found.causes) + 2
     for cause in found.causes:
-        table.add_row(cause.code.value, Text(shown(cause.text)))
-    console.print(table)
+        first, *others = wrap(shown(cause.text), max(console.width - margin, NARROWEST), break_on_hyphens=False)
+        typer.echo(f"{cause.code.value:<{margin}}{first}")
+        for line in others:
+            typer.echo(f"{'':<{margin}}{line}")

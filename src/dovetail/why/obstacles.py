@@ -32,7 +32,7 @@ def _parent(parent: Run) -> str:
         return f"{parent.key!r} failed ({parent.error})" if parent.error else f"{parent.key!r} failed"
     if parent.state is State.CANCELLED:
         return f"{parent.key!r} was cancelled"
-    return f"{parent.key!r}, which is {parent.state}"
+    return f"{parent.key!r} ({parent.state})"
 
 
 def due_time(facts: Facts, run: Run) -> Iterator[Cause]:
@@ -60,16 +60,22 @@ def strikes(facts: Facts) -> Iterator[Cause]:
         then = "It was not scheduled" if facts.run is None else "It is cancelled when it would start"
         yield Cause(
             CauseCode.STRUCK,
-            f"The strike {strike.call_repr()} forbids it{_laid(strike, facts.at)}. {then}.",
+            f"The strike {_named(strike)} forbids it{_laid(strike, facts.at)}. {then}.",
             _rule(strike),
         )
     for strike in facts.doubtful:
         yield Cause(
             CauseCode.MAY_BE_STRUCK,
-            f"The strike {strike.call_repr()} may forbid it{_laid(strike, facts.at)}. Its arguments cannot be told"
+            f"The strike {_named(strike)} may forbid it{_laid(strike, facts.at)}. Its arguments cannot be told"
             " apart here, since this program does not know its task.",
             _rule(strike),
         )
+
+
+def _named(strike: Strike) -> str:
+    """What a strike is about: `of 'send' with to == 'ann'`."""
+    task = "of every task" if strike.function is None else f"of {strike.function!r}"
+    return f"{task} with {strike.parameter} {strike.operator} {strike.value!r}" if strike.parameter else task
 
 
 def _rule(strike: Strike) -> dict[str, Any]:
@@ -121,12 +127,17 @@ def workers(facts: Facts, run: Run) -> Iterator[Cause]:
         queues = sorted({queue for worker in alive for queue in worker.queues})
         yield Cause(
             CauseCode.NO_WORKER_FOR_QUEUE,
-            f"No live worker takes the queue {run.queue!r}. The workers that are alive take {words.listed(queues)}.",
+            f"No live worker takes the queue {run.queue!r}. Those that are alive take"
+            f" {words.listed([repr(queue) for queue in queues])}.",
             {"queue": run.queue, "workers": names, "queues": queues},
         )
     elif not any(run.task in worker.tasks or worker.has_fallback for worker in takers):
         elsewhere = [worker.name for worker in alive if run.task in worker.tasks]
-        hint = f" Others know it, but do not take the queue: {words.listed(elsewhere)}." if elsewhere else ""
+        hint = (
+            f" Others know it, but do not take the queue: {words.listed([repr(name) for name in elsewhere])}."
+            if elsewhere
+            else ""
+        )
         yield Cause(
             CauseCode.NO_WORKER_FOR_TASK,
             f"No live worker of its queue knows the task {run.task!r}: a worker that claims it puts it back.{hint}",

@@ -14,9 +14,10 @@ from dovetail.why.facts import Facts
 def running(facts: Facts, run: Run) -> Iterator[Cause]:
     # A worker is known to a run by its name, which several may share; then they all count as one.
     own = [worker for worker in facts.workers if worker.name == run.worker]
-    if run.lease_until is not None and run.lease_until <= facts.at:
-        yield _lapsed(facts, run, run.lease_until)
-    yield _at_work(facts, run, own)
+    lapsed = run.lease_until if run.lease_until is not None and run.lease_until <= facts.at else None
+    if lapsed is not None:
+        yield _lapsed(facts, run, lapsed)
+    yield _at_work(facts, run, own, is_lapsed=lapsed is not None)
     if run.stopping:
         yield Cause(CauseCode.STOPPING, "It was asked to stop. It goes on until its own code heeds that.")
     if any(run.key in worker.deaf for worker in own):
@@ -30,7 +31,13 @@ def running(facts: Facts, run: Run) -> Iterator[Cause]:
 
 
 def _lapsed(facts: Facts, run: Run, until: datetime) -> Cause:
-    takers = [worker for worker in facts.workers if not worker.queues or run.queue in worker.queues]
+    takers = [
+        worker
+        for worker in facts.workers
+        if (not worker.queues or run.queue in worker.queues)
+        # Its own may have died a moment ago; if not, it has been heard of since.
+        and (worker.name != run.worker or (worker.last_seen or until) > until)
+    ]
     then = (
         "A live worker takes it over when it next looks"
         if takers
@@ -43,11 +50,12 @@ def _lapsed(facts: Facts, run: Run, until: datetime) -> Cause:
     )
 
 
-def _at_work(facts: Facts, run: Run, own: list[WorkerInfo]) -> Cause:
+def _at_work(facts: Facts, run: Run, own: list[WorkerInfo], *, is_lapsed: bool) -> Cause:
     since = run.started or facts.at
     heard = max((worker.last_seen for worker in own if worker.last_seen is not None), default=None)
     length, clock_time = words.span(facts.at - since), words.clock_time(since, facts.at)
-    parts = [f"It has been running for {length}, since {clock_time}, on worker {run.worker!r}, attempt {run.attempt}."]
+    started = f"It started {length} ago, at" if is_lapsed else f"It has been running for {length}, since"
+    parts = [f"{started} {clock_time}, on worker {run.worker!r}, attempt {run.attempt}."]
     if run.progress is not None and run.progress.updated is not None:
         message = f" ({run.progress.message})" if run.progress.message else ""
         told = words.span(facts.at - run.progress.updated)
