@@ -13,7 +13,7 @@ from dovetail.cli.main import app
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-SHARED = {"--url", "--dsn", "--docket", "--json", "--help", "--install-completion", "--show-completion"}
+SHARED = {"--url", "--dsn", "--docket", "--json", "--help", "--module", "--install-completion", "--show-completion"}
 
 
 def commands(group: Any, path: str = "dovetail") -> Iterator[tuple[str, Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.options import AsJson, DocketName, Url
+from dovetail.cli.options import AsJson, DocketName, Url, duration
 from dovetail.cli.output import NOT_FOUND, UNAVAILABLE, console, print_json, shown
 from dovetail.errors import EngineUnavailable, NotADatabase, SchemaOutdated, StoreDamaged
 
@@ -29,6 +30,15 @@ def doctor(
     durability: Annotated[
         str, typer.Option(help="The durability that is asked for.", envvar="DOVETAIL_DURABILITY")
     ] = "durable",
+    stale_after: Annotated[
+        timedelta,
+        typer.Option(
+            "--worker-stale-after",
+            parser=duration,
+            metavar="DURATION",
+            help="How long a worker may be silent before it counts as dead.",
+        ),
+    ] = timedelta(seconds=10),
 ) -> None:
     """Say what is wrong, and what to do. Looks at the store, the workers and the runs.
 
@@ -42,7 +52,7 @@ def doctor(
     from dovetail.engine.registry import redacted
     from dovetail.model import Severity
 
-    meant = Docket(docket, url, durability=durability)
+    meant = Docket(docket, url, heartbeat_interval=stale_after, missed_heartbeats=1, durability=durability)
     refuse_memory(meant)
     repairs: Sequence[Repair] = ()
     unreachable = False
@@ -78,7 +88,11 @@ async def _opened(docket: Docket, durability: str) -> Docket:
         async with docket:
             return docket
     except EngineUnavailable:
-        return docket if durability == "process" else Docket(docket.name, docket.url, durability="process")
+        if durability == "process":
+            raise
+        return Docket(
+            docket.name, docket.url, docket.heartbeat_interval, docket.missed_heartbeats, durability="process"
+        )
 
 
 async def _missing(docket: Docket) -> Finding | None:

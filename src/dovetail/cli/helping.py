@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 
 class PlainCommand(TyperCommand):
@@ -13,8 +14,20 @@ class PlainCommand(TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for parameter in self.params:
-            _name_value(parameter)
+        _name_values(self.params)
+
+
+class PlainGroup(TyperGroup):
+    """The same for commands that have others within."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _name_values(self.params)
+
+
+def _name_values(parameters: Iterable[Any]) -> None:
+    for parameter in parameters:
+        _name_value(parameter)
 
 
 def _name_value(parameter: Any) -> None:
@@ -34,6 +47,7 @@ def plainly(app: typer.Typer) -> typer.Typer:
     for command in app.registered_commands:
         command.cls = PlainCommand
     for group in app.registered_groups:
+        group.cls = PlainGroup
         if group.typer_instance is not None:
             plainly(group.typer_instance)
     return app

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dovetail.cli import adding, control, runs, sight
+from dovetail.cli import adding, control, roost, runs, sight
 from dovetail.cli.check import check
 from dovetail.cli.doctor import doctor
 from dovetail.cli.failed import failed
@@ -86,6 +86,9 @@ app.command(name="why")(why)
 app.command(name="check")(check)
 app.command(name="doctor")(doctor)
 app.command(name="top")(top)
+app.command(name="init", hidden=True)(roost.init)
+app.command(name="requeue", hidden=True)(roost.requeue)
+app.add_typer(roost.queue, name="queue", hidden=True)
 plainly(app)
 
 

@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli.options import AsJson, Url
-from dovetail.cli.output import print_json
+from dovetail.cli.output import print_json, refuse
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.engine import Engine, Plans
 
 
+Direction = Annotated[
+    str | None, typer.Argument(help="As roost has it: up does it, status is --plan.", show_default=False)
+]
+
+
 def migrate(
+    direction: Direction = None,
+    back_to: Annotated[
+        str | None, typer.Argument(hidden=True, metavar="VERSION", help="Of roost's down; see there.")
+    ] = None,
     url: Url = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and do nothing.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print the whole schema as SQL, and do nothing.")] = False,
@@ -29,6 +38,8 @@ def migrate(
     from dovetail.clock import SYSTEM_CLOCK
     from dovetail.engine.registry import engine_for, redacted
 
+    _refuse_way_back(direction, back_to)
+    plan = plan or direction == "status"
     place = url or os.environ.get("DOVETAIL_URL") or "sqlite:///dovetail.db"
     engine: Any = engine_for(place, "dovetail", clock=SYSTEM_CLOCK, durability="durable")
     if sql or roles:
@@ -39,6 +50,13 @@ def migrate(
     else:
         version = asyncio.run(_migrate(engine, to))
         _tell({"url": redacted(place), "version": version}, f"{redacted(place)} has version {version}", as_json)
+
+
+def _refuse_way_back(direction: str | None, back_to: str | None) -> None:
+    if direction == "down":
+        refuse("a schema only goes forward: older workers work with the newer one; to go back, restore a backup", 1)
+    if direction not in (None, "up", "status") or back_to is not None:
+        raise typer.BadParameter(f"{back_to or direction!r} means nothing here; there are up and status")
 
 
 def _tell(data: dict[str, Any], text: str, as_json: bool) -> None:

@@ -40,7 +40,10 @@ DocketName = Annotated[
     str | None, typer.Option("--docket", "-d", help="The docket's name.", envvar="DOVETAIL_NAME", show_envvar=True)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data for programs, as JSON.")]
-Tasks = Annotated[list[str], typer.Option(help="A collection of tasks, as module:member.", envvar="DOVETAIL_TASKS")]
+Tasks = Annotated[
+    list[str],
+    typer.Option("--tasks", "--module", "-m", help="A collection of tasks, as module:member.", envvar="DOVETAIL_TASKS"),
+]
 NO_TASKS: list[str] = []
 STANDARD_TASKS = ["dovetail.tasks:standard_tasks"]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

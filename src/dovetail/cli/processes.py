@@ -14,8 +14,12 @@ import typer
 from dovetail.cli.options import duration
 
 Processes = Annotated[
-    int, typer.Option(help="How many worker processes to keep running.", envvar="DOVETAIL_WORKER_PROCESSES", min=1)
-]
+    int,
+    typer.Option(
+        "--processes", "--workers", min=1, envvar="DOVETAIL_WORKER_PROCESSES",
+        help="How many worker processes to keep running.",
+    ),
+]  # fmt: skip
 MaxRuns = Annotated[
     int | None,
     typer.Option(help="Runs after which a process makes room for another.", envvar="DOVETAIL_WORKER_MAX_RUNS", min=1),

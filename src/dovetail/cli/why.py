@@ -22,7 +22,13 @@ def why(
     docket: DocketName = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option(help="Tasks, as module:member: strikes go by their arguments.", envvar="DOVETAIL_TASKS"),
+        typer.Option(
+            "--tasks",
+            "--module",
+            "-m",
+            envvar="DOVETAIL_TASKS",
+            help="Tasks, as module:member: strikes go by their arguments.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

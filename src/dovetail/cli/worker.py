@@ -21,6 +21,10 @@ from dovetail.cli.processes import (
 )
 from dovetail.observe.formats import LogFormat, LogLevel
 
+OfRoost = Annotated[
+    float | None, typer.Option(help="Of roost's; nothing is polled or claimed ahead here.", hidden=True)
+]
+
 
 def worker(
     tasks: Tasks = STANDARD_TASKS,
@@ -71,6 +75,8 @@ def worker(
     scheduling_resolution: Annotated[
         timedelta, typer.Option(parser=duration, metavar="DURATION", help="Of docket's; nothing is polled here.")
     ] = timedelta(milliseconds=250),
+    poll_interval: OfRoost = None,
+    prefetch: OfRoost = None,
     message_batch: Annotated[
         int,
         typer.Option(min=1, help="How many runs are claimed in one call.", envvar="DOVETAIL_WORKER_MESSAGE_BATCH"),
@@ -78,6 +84,8 @@ def worker(
     schedule_automatic_tasks: Annotated[
         bool,
         typer.Option(
+            "--schedule-automatic-tasks/--no-schedule-automatic-tasks",
+            " /--no-cron",
             help="Schedule the perpetual tasks that start by themselves.",
             envvar="DOVETAIL_WORKER_SCHEDULE_AUTOMATIC_TASKS",
         ),

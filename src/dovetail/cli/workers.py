@@ -16,10 +16,17 @@ if TYPE_CHECKING:
     from dovetail.docket import Docket
     from dovetail.model import WorkerInfo
 
-workers = typer.Typer(help="Who works.", no_args_is_help=True)
+workers = typer.Typer(help="Who works.", invoke_without_command=True)
 
 SHOWN = 5
 """How many of a worker's tasks are named."""
+
+
+@workers.callback()
+def alone(context: typer.Context, as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
+    """Who works; without a command, as ls."""
+    if context.invoked_subcommand is None:
+        ls(as_json, docket, url)
 
 
 @workers.command("ls")
