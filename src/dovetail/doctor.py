@@ -234,14 +234,14 @@ def _paused(seen: Seen) -> Iterator[Finding]:
         yield warning(
             "queues.paused",
             f"paused, with work in them: {', '.join(_pause(queue, seen) for queue in blocked[:3])}",
-            "resume them if that is over: docket.resume(queue)",
+            "if that is over: `dovetail resume QUEUE`",
         )
     idle = [queue for queue, hold in seen.paused.items() if queue not in waiting and _is_forgotten(hold, seen)]
     if idle:
         yield note(
             "queues.forgotten",
             f"paused for more than {_span(FORGOTTEN)}, without an end: {some(idle)}",
-            "resume them, or pause them with an end (until=)",
+            "`dovetail resume QUEUE`, or pause them with an end (--until)",
         )
 
 
@@ -251,7 +251,7 @@ def _strikes(seen: Seen) -> Iterator[Finding]:
         yield note(
             "strikes.forgotten",
             f"in force for more than {_span(FORGOTTEN)}, without an end: {some([_struck(hold) for hold in old])}",
-            "restore them, or strike with an end (until=)",
+            "`dovetail restore`, or strike with an end (--until); see `dovetail strikes ls`",
         )
 
 
@@ -304,12 +304,12 @@ def _failures(seen: Seen) -> Iterator[Finding]:
         yield warning(
             "failures",
             f"{len(recent)}{more} runs failed within {_span(RECENT)}; most often: {cause[:120]}",
-            "look at docket.failed(); once the cause is mended, docket.retry_failed() runs them again",
+            "see `dovetail failed ls`; once the cause is mended, `dovetail failed retry` runs them again",
         )
     elif seen.glance.failures:
         failed = _many(len(seen.glance.failures), "run")
         yield note("failures", f"{failed} failed and kept: {some([run.key for run in seen.glance.failures])}",
-                   "look at docket.failed(), or let their retention end")  # fmt: skip
+                   "see `dovetail failed ls`, or let their retention end")  # fmt: skip
     else:
         yield ok("failures", "no failed run is kept")
     poisoned = [run.key for run in seen.glance.failures if (run.error or "").startswith("Poisoned")]

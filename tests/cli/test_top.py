@@ -1,6 +1,7 @@
 """`dovetail top` as a user has it: in a terminal, on real stores, with keys that are pressed."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -87,6 +88,16 @@ async def test_ctrl_c_ends_it_and_restores_the_terminal(tmp_path: Path) -> None:
         assert opened.settings == opened.before
         assert "\x1b[?1049l" in opened.output
         assert "Traceback" not in opened.output
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_it_and_restores_the_terminal(tmp_path: Path, by: signal.Signals) -> None:
+    with terminal("top", "--url", await empty(tmp_path)) as opened:
+        opened.shows("queues (0)")
+        opened.process.send_signal(by)
+        assert opened.ends() == 128 + by
+        assert opened.settings == opened.before
+        assert "\x1b[?1049l" in opened.output
 
 
 async def test_a_terminal_that_is_resized_is_drawn_anew(tmp_path: Path) -> None:

@@ -39,19 +39,20 @@ def top(
     if not SHORTEST <= interval <= LONGEST:
         raise typer.BadParameter("--interval must be from 100ms to 1h")
 
-    async def show(opened: Docket) -> None:
+    async def show(opened: Docket) -> int:
         store = redacted(opened.url)
         if sys.stdout.isatty() and not once and not as_json:
-            await Top(opened, store, Console(highlight=False), interval.total_seconds()).run()
-            return
+            return await Top(opened, store, Console(highlight=False), interval.total_seconds()).run()
         view = view_of(await look(opened), None, opened.heartbeat_interval * opened.missed_heartbeats)
         around = Surroundings(opened.name, store)
         if as_json:
             print_json(as_data(view, around))
         else:
             console.print(snapshot(view, around))
+        return 0
 
     try:
-        on_docket(show, url, docket)
+        code = on_docket(show, url, docket)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
+    raise typer.Exit(code)

@@ -63,7 +63,10 @@ def listening(heard: Callable[[str], None]) -> Generator[bool]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        data = os.read(terminal, 1024)
+        try:
+            data = os.read(terminal, 1024)
+        except OSError:
+            data = b""
         if not data:
             loop.remove_reader(terminal)  # the terminal is gone
             heard("q")

@@ -24,6 +24,8 @@ from dovetail.model import Revival
 
 WINDOW = timedelta(seconds=10)
 """Over how long rates are taken: workers tell what they have done with their heartbeats, every two seconds."""
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a command."""
 MESSAGE = 4.0
 """Seconds for which a message is shown."""
 STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -10, "page down": 10, "home": -(10**6), "end": 10**6}
@@ -50,12 +52,13 @@ class Top:
         self._message = self._trouble = self._question = ""
         self._confirmed: Callable[[], Awaitable[str]] | None = None
         self._shows_help = self._quits = self._has_keys = False
+        self._code = 0
         self._changed = asyncio.Event()
         self._at_once = asyncio.Event()  # look again now, without waiting for the interval
         self._actions: asyncio.TaskGroup
 
-    async def run(self) -> None:
-        """Until the user quits. The terminal is then as it was."""
+    async def run(self) -> int:
+        """Until the user quits, or a signal says so. The terminal is then as it was. Returns the exit code."""
         loop = asyncio.get_running_loop()
         with (
             Live(console=self._console, screen=True, auto_refresh=False, redirect_stdout=False) as live,
@@ -63,6 +66,8 @@ class Top:
         ):
             with suppress(NotImplementedError, AttributeError):  # Windows
                 loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
+                for each in (signal.SIGTERM, signal.SIGHUP):
+                    loop.add_signal_handler(each, self._quit, SIGNALLED + each)
             async with asyncio.TaskGroup() as self._actions:
                 looking = self._actions.create_task(self._look_on(), name="dovetail top: looking")
                 while not self._quits:
@@ -70,6 +75,11 @@ class Top:
                     await self._changed.wait()
                     self._changed.clear()
                 looking.cancel()
+        return self._code
+
+    def _quit(self, code: int = 0) -> None:
+        self._quits, self._code = True, code
+        self._changed.set()
 
     def _drawn(self) -> RenderableType:
         around = Surroundings(
@@ -108,7 +118,7 @@ class Top:
         if self._confirmed is not None:
             self._answer(key)
         elif key == "q":
-            self._quits = True
+            self._quit()
         elif self._shows_help or key == "?":
             self._shows_help = not self._shows_help
         elif self._view is not None:

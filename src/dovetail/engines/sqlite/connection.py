@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from shutil import disk_usage
 from typing import TypeVar
 
 import msgspec
@@ -28,6 +29,8 @@ from dovetail.errors import (
 
 T = TypeVar("T")
 
+LEAST_ROOM = 65536
+"""Bytes: with less, not even the files beside the store can be made."""
 PATIENCE = 30.0
 """Seconds that a busy file is waited for before the caller is told."""
 
@@ -129,8 +132,24 @@ def translated(error: sqlite3.Error, location: Location) -> Exception:
         sqlite3.SQLITE_PERM,
         sqlite3.SQLITE_IOERR,
     ):
-        return EngineUnavailable(f"{where} cannot be opened, read or written: {error}")
+        return EngineUnavailable(f"{where} cannot be opened, read or written: {error}{_likely_cause(location)}")
     return damaged(error, location)
+
+
+def _likely_cause(location: Location) -> str:
+    """What SQLite does not say about a file that it cannot use, and what to do."""
+    path = location.path
+    if path is None:
+        return ""
+    if path.is_dir():
+        return "; it is a folder, name a file in it"
+    if path.parent.is_dir() and disk_usage(path.parent).free < LEAST_ROOM:
+        return "; its disk is full, free some space"
+    if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
+        return "; this user may not read and write it, see its owner and mode"
+    if not os.access(path.parent, os.W_OK):
+        return "; this user may not write in its folder, where SQLite keeps its log beside it"
+    return ""
 
 
 def damaged(error: Exception, location: Location) -> Exception:
