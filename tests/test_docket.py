@@ -182,7 +182,7 @@ async def test_a_docket_that_was_left_is_unavailable(url: str, call: str):
 @pytest.mark.parametrize("call", CALLS)
 async def test_trouble_with_the_store_reaches_the_caller(docket: Docket, call: str):
     faults = behind_a_door(docket)
-    for verb in ("schedule", "cancel", "clear", "find", "survey"):
+    for verb in ("schedule", "cancel", "clear", "find", "glance", "survey"):
         faults.fail(verb, 100)
     with pytest.raises(EngineUnavailable, match="the door is shut"):
         await calls_on(docket)[call]()

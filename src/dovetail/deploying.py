@@ -79,6 +79,8 @@ class Reason(NamedTuple):
 
 Group = tuple[str, Reason]
 """A task, and what is wrong with some of its runs."""
+Shape = tuple[str | int, ...]
+"""A task, how many positional arguments a call has, and the names of the others."""
 UNKNOWN = Reason(Problem.UNKNOWN_TASK, "no task of that name is registered")
 
 
@@ -89,6 +91,7 @@ class Fitting:
     tasks: Mapping[str, TaskFunction]
     codec: Codec
     checked: int = 0
+    _shapes: dict[Shape, Reason | None] = field(default_factory=dict[Shape, Reason | None])
     _counts: Counter[Group] = field(default_factory=Counter[Group])
     _examples: dict[Group, list[str]] = field(default_factory=dict[Group, list[str]])
 
@@ -121,7 +124,15 @@ class Fitting:
             args, kwargs = self.codec.load_call(task.types, run.payload)
         except DovetailError as error:
             return self._unloadable(run, error)
-        return _surplus(task, args, kwargs) or _missing(task, args, kwargs) or _wrong(task, args, kwargs)
+        return self._misshapen(run.task, task, args, kwargs) or _wrong(task, args, kwargs)
+
+    def _misshapen(self, name: str, task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
+        """What is wrong with how many arguments there are, and with their names: calls that are alike in these are
+        judged once."""
+        shape = (name, len(args), *kwargs)
+        if shape not in self._shapes:
+            self._shapes[shape] = _surplus(task, args, kwargs) or _missing(task, args, kwargs)
+        return self._shapes[shape]
 
     def _unloadable(self, run: Run, error: DovetailError) -> Reason:
         try:

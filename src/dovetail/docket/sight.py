@@ -10,6 +10,7 @@ from typing import Any
 from dovetail import checks, deploying, doctor, finding, graph
 from dovetail.deploying import CheckReport
 from dovetail.docket.grounds import Grounds
+from dovetail.engine import Examines
 from dovetail.engine.paging import pages
 from dovetail.execution import Execution
 from dovetail.graph import Graph
@@ -131,9 +132,10 @@ class Sight(Grounds):
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """The workers heard of lately."""
-        survey = await self.engine.survey()
-        oldest = survey.at - self._silence
-        return [worker for worker in survey.workers if worker.last_seen is None or worker.last_seen > oldest]
+        # A glance is cheap beside any number of runs, where a survey has to count them.
+        seen = await (self.engine.glance() if isinstance(self.engine, Examines) else self.engine.survey())
+        oldest = seen.at - self._silence
+        return [worker for worker in seen.workers if worker.last_seen is None or worker.last_seen > oldest]
 
     async def task_workers(self, task_name: str) -> Sequence[WorkerInfo]:
         """The workers that know a task."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -30,20 +30,29 @@ from dovetail.model import (
 _worker = msgspec.json.Decoder(WorkerInfo)
 
 _COLUMNS = """seq, id, COALESCE(key, id) AS key, task, state, queue, -priority AS priority, due, created, attempt,
-    epoch, payload, crashes, crash_limit, tribe, worker, started, finished, lease, stop, parked_on, limits, waits_for,
-    doomed_by, result, error, failures, progress, total, message, reported, headers"""
+    epoch, payload, crashes, crash_limit, tribe, worker, started, finished, lease, stop, parked_on, limits, doomed_by,
+    result, error, failures, progress, total, message, reported, headers"""
+SEQ, FAILURES = 0, 25
+"""Where these stand among the columns."""
+
+_encode = msgspec.json.encode
 
 
 def find(session: Session, query: RunQuery) -> Page[Run]:
     """One page. The cursor is the place in the order of arrival, so rows that come and go do not disturb it, nor do
     those that go to the archive."""
-    rows = _rows(session, query, "dovetail_run")
+    rows = _rows(session, query, "dovetail_run", _COLUMNS)
     if _may_be_archived(session, query):
-        both = [*rows, *_rows(session, query, "dovetail_archive")]
-        rows = sorted(both, key=lambda row: row["seq"], reverse=query.newest_first)
+        both = [*rows, *_rows(session, query, "dovetail_archive", _COLUMNS)]
+        rows = sorted(both, key=itemgetter(SEQ), reverse=query.newest_first)
     more = len(rows) > query.limit
     rows = rows[: query.limit]
-    return Page([_load(session, row) for row in rows], str(rows[-1]["seq"]) if more else None)
+    parents = _parents(session, [row[SEQ] for row in rows])
+    runs = [
+        _load(row, tuple(parents.get(row[SEQ], ())), _errors(session, row[SEQ]) if row[FAILURES] else ())
+        for row in rows
+    ]
+    return Page(runs, str(rows[-1][SEQ]) if more else None)
 
 
 def _may_be_archived(session: Session, query: RunQuery) -> bool:
@@ -52,26 +61,19 @@ def _may_be_archived(session: Session, query: RunQuery) -> bool:
     return session.one("has_archive", session.docket) is not None
 
 
-def _rows(session: Session, query: RunQuery, table: str) -> list[sqlite3.Row]:
-    """What a table holds of a page, and one row more."""
-    # Not with a cursor made beforehand: whoever instruments sqlite3 would show it, and nothing else of ours.
-    cursor = session.db.execute(*_select(session, query, table, _COLUMNS))
-    cursor.row_factory = sqlite3.Row
-    return cursor.fetchall()
-
-
 def live(session: Session, query: RunQuery, columns: str) -> list[Any]:
     """Some columns of live runs, in the order of a page, and one row more."""
-    return session.db.execute(*_select(session, query, "dovetail_run", columns)).fetchall()
+    return _rows(session, query, "dovetail_run", columns)
 
 
-def _select(session: Session, query: RunQuery, table: str, columns: str) -> tuple[str, list[Any]]:
+def _rows(session: Session, query: RunQuery, table: str, columns: str) -> list[Any]:
+    """What a table holds of a page, and one row more."""
     if query.limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {query.limit}")
     conditions, values = _conditions(session, query, table)
     order = "DESC" if query.newest_first else "ASC"
     statement = f"SELECT {columns} FROM {table} AS run WHERE {' AND '.join(conditions)} ORDER BY seq {order} LIMIT ?"  # noqa: S608 - values are bound
-    return statement, [*values, query.limit + 1]
+    return session.db.execute(statement, [*values, query.limit + 1]).fetchall()
 
 
 def _conditions(session: Session, query: RunQuery, table: str) -> tuple[list[str], list[Any]]:
@@ -132,37 +134,30 @@ def _is_newest_in(table: str) -> str:
     )
 
 
-def _load(session: Session, row: sqlite3.Row) -> Run:
+def _load(row: tuple[Any, ...], parents: tuple[str, ...], errors: tuple[AttemptError, ...]) -> Run:
+    (
+        _, run_id, key, task, state, queue, priority, due, created, attempt, epoch, payload, crashes, crash_limit,
+        tribe, worker, started, finished, lease, stop, parked_on, limits, doomed_by, result, error, _, progress, total,
+        message, reported, headers,
+    ) = row  # fmt: skip
+    said = None
+    if state == State.RUNNING:
+        said = Progress(progress or 0, 100 if total is None else total, message, moment_or_none(reported))
     return Run(
-        id=row["id"],
-        key=row["key"],
-        task=row["task"],
-        state=State(row["state"]),
-        queue=row["queue"],
-        priority=row["priority"],
-        due=from_microseconds(row["due"]),
-        created=from_microseconds(row["created"]),
-        attempt=row["attempt"],
-        epoch=row["epoch"],
-        payload=row["payload"],
-        crashes=row["crashes"],
-        crash_limit=row["crash_limit"],
-        group=row["tribe"],
-        worker=row["worker"],
-        started=moment_or_none(row["started"]),
-        finished=moment_or_none(row["finished"]),
-        lease_until=moment_or_none(row["lease"]),
-        stopping=bool(row["stop"]),
-        parked_on=row["parked_on"],
-        limits=load_limits(row["limits"]),
-        parents=tuple(run_id for (run_id,) in session.all("parents_of", row["seq"])),
-        doomed_by=row["doomed_by"],
-        result=row["result"],
-        error=row["error"],
-        errors=_errors(session, row["seq"]) if row["failures"] else (),
-        progress=_progress(row),
-        headers=load_headers(row["headers"]),
-    )
+        id=run_id, key=key, task=task, state=State(state), queue=queue, priority=priority, due=from_microseconds(due),
+        created=from_microseconds(created), attempt=attempt, epoch=epoch, payload=payload, crashes=crashes,
+        crash_limit=crash_limit, group=tribe, worker=worker, started=moment_or_none(started),
+        finished=moment_or_none(finished), lease_until=moment_or_none(lease), stopping=bool(stop), parked_on=parked_on,
+        limits=load_limits(limits), parents=parents, doomed_by=doomed_by, result=result, error=error, errors=errors,
+        progress=said, headers=load_headers(headers),
+    )  # fmt: skip
+
+
+def _parents(session: Session, seqs: list[int]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for child, parent in session.all("parents_of", _encode(seqs).decode()):
+        found.setdefault(child, []).append(parent)
+    return found
 
 
 def _errors(session: Session, seq: int) -> tuple[AttemptError, ...]:
@@ -170,13 +165,6 @@ def _errors(session: Session, seq: int) -> tuple[AttemptError, ...]:
         AttemptError(attempt, from_microseconds(at), worker, Failure(kind, message, traceback))
         for attempt, at, worker, kind, message, traceback in session.all("errors_of", seq)
     )
-
-
-def _progress(row: sqlite3.Row) -> Progress | None:
-    if row["state"] != State.RUNNING:
-        return None
-    total = 100 if row["total"] is None else row["total"]
-    return Progress(row["progress"] or 0, total, row["message"], moment_or_none(row["reported"]))
 
 
 def survey(session: Session) -> Survey:

@@ -322,3 +322,15 @@ class Finding(Fixtures):
         (over,) = await all_runs(engine)
         assert (over.created, over.due, over.started) == (created, created + SECOND, started)
         assert (over.finished, over.lease_until) == (clock.now(), None)
+
+    @pytest.mark.parametrize("running", [7, 450])
+    async def test_what_runs_is_found_beside_a_backlog(self, engine: Engine, running: int) -> None:
+        await engine.schedule([a_run(f"{n}", queue=f"{n % 3}") for n in range(running)])
+        assert len(await take(engine, running)) == running
+        await engine.schedule([a_run(f"queued {n}") for n in range(20)])
+        page = await engine.find(RunQuery(states=(State.RUNNING,), limit=5))
+        assert keys(page) == ["0", "1", "2", "3", "4"]
+        rest = await engine.find(RunQuery(states=(State.RUNNING,), limit=1000, cursor=page.cursor))
+        assert keys(rest) == [f"{n}" for n in range(5, running)]
+        newest = await engine.find(RunQuery(states=(State.RUNNING,), limit=1, newest_first=True))
+        assert keys(newest) == [f"{running - 1}"]

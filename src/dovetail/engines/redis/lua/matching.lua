@@ -73,6 +73,17 @@ local function is_done()
     return call('ZCARD', ALL) == call('ZCARD', OVER)
 end
 
+-- Ids of the runs that are running, by their leases; nothing if there are too many for one call.
+local function running()
+    local found = {}
+    if call('SCARD', QUEUES) > EXAMINED then return nil end
+    for _, queue in ipairs(call('SMEMBERS', QUEUES)) do
+        for _, id in ipairs(call('ZRANGE', key('lease', queue), 0, EXAMINED)) do found[#found + 1] = id end
+        if #found > EXAMINED then return nil end
+    end
+    return found
+end
+
 -- Ids that can match at all, if the query names them; nothing if every run has to be looked at.
 local function candidates()
     if wanted.ids then return ids end
@@ -85,6 +96,7 @@ local function candidates()
         return named
     end
     if parent then return call('ZRANGE', root .. 'children:' .. parent, 0, -1) end
+    if #states == 1 and states[1] == 'running' then return running() end
 end
 
 -- The next runs in the order of arrival, whether there are no more, and the number of the last that was looked for: its

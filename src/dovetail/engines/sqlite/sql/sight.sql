@@ -3,10 +3,10 @@
 SELECT attempt, at, worker, type, message, traceback FROM dovetail_error WHERE run = ? ORDER BY number
 
 -- name: parents_of
--- takes child
-SELECT COALESCE(
+-- takes children as JSON
+SELECT edge.child, COALESCE(
     (SELECT id FROM dovetail_run WHERE seq = edge.parent), (SELECT id FROM dovetail_archive WHERE seq = edge.parent)
-) FROM dovetail_edge AS edge WHERE edge.child = ? ORDER BY edge.parent
+) FROM dovetail_edge AS edge WHERE edge.child IN (SELECT value FROM json_each(?)) ORDER BY edge.child, edge.parent
 
 -- name: counts
 -- takes docket, now
