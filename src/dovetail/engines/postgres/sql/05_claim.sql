@@ -34,6 +34,8 @@ DECLARE
     started_ids text[];
     lapses integer := 0;
     poisoned text[] := '{}';
+    parked_alike bigint;
+    many_alike boolean := true; -- so far: it pays to look for them
     top_place double precision;
     last_picked run;
     -- Without `beyond`, what comes before everything.
@@ -99,12 +101,15 @@ BEGIN
         EXIT WHEN picked IS NULL;
         SELECT * INTO last_picked FROM run WHERE run.ctid = picked[cardinality(picked)];
         IF limited OR is_telling() OR ageing IS NOT NULL THEN
-            started_ids := admit(of_docket, now, picked, holds_limits, ageing IS NOT NULL);
+            SELECT ids, parked INTO started_ids, parked_alike
+            FROM admit(of_docket, now, picked, holds_limits, ageing IS NOT NULL, many_alike);
             IF started_ids IS NULL THEN
                 looked_at_all := false; -- somebody is at those limits: come again
                 EXIT;
             END IF;
             holds_limits := holds_limits OR limited;
+            many_alike := many_alike AND (parked_alike IS NULL OR parked_alike >= 20);
+            examined := examined + COALESCE(parked_alike, 0);
             PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
                 SELECT run.queue, MAX(run.place) AS top FROM run
                 WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue ORDER BY run.queue OFFSET 0
@@ -316,16 +321,20 @@ END
 $$;
 
 -- Those of the runs that their limits allow to start, in claim order or as they were picked; the others are parked or
--- dropped. NULL if the limits are busy and locks are held already: to wait for more of them could be for ever.
+-- dropped. NULL if the limits are busy and locks are held already: to wait for more of them could be for ever. Of runs
+-- that come next and are like one that was parked, as many as there are at once; NULL if none was parked.
 CREATE OR REPLACE FUNCTION admit(
-    of_docket bigint, now bigint, picked tid[], holds_limits boolean, as_picked boolean
-) RETURNS text[] LANGUAGE plpgsql AS $$
+    of_docket bigint, now bigint, picked tid[], holds_limits boolean, as_picked boolean, parks_alike boolean
+) RETURNS TABLE (ids text[], parked bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
     keys text[];
     candidate run;
     no jsonb;
     admitted text[] := '{}';
     windowed jsonb := '[]';
+    last_parked run;
+    full_limit text;
 BEGIN
     SELECT array_agg(DISTINCT each) INTO keys FROM run CROSS JOIN LATERAL unnest(limit_keys(limits) || turn) AS each
     WHERE run.ctid = ANY (picked) AND limits IS NOT NULL AND each IS NOT NULL;
@@ -334,7 +343,8 @@ BEGIN
     ELSIF NOT holds_limits THEN
         PERFORM lock_limits(of_docket, keys);
     ELSIF NOT try_lock_limits(of_docket, keys) THEN
-        RETURN NULL;
+        RETURN QUERY SELECT NULL::text[], NULL::bigint;
+        RETURN;
     END IF;
     FOR candidate IN
         SELECT * FROM run WHERE ctid = ANY (picked)
@@ -349,12 +359,39 @@ BEGIN
             END IF;
         ELSE
             PERFORM refuse(candidate, now, no);
+            IF NOT (no->>'drop')::boolean THEN
+                last_parked := candidate;
+                full_limit := no->>'key';
+            END IF;
         END IF;
     END LOOP;
     IF windowed <> '[]' THEN
         PERFORM expect_openings(of_docket, now, (SELECT jsonb_agg(DISTINCT each) FROM jsonb_array_elements(windowed) AS each));
     END IF;
-    RETURN admitted;
+    RETURN QUERY SELECT admitted, CASE WHEN parks_alike AND full_limit IS NOT NULL THEN
+        park_alike(last_parked, full_limit, admitted) END;
+END
+$$;
+
+-- Park what comes next in the queue of a run that was parked, and has the same limits: it would be refused as well, unless
+-- it was admitted before. A backlog on one limit is out of the way of others after a few claims.
+CREATE OR REPLACE FUNCTION park_alike(parked run, full_limit text, admitted text[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    alike text[] := ARRAY(
+        SELECT id FROM run
+        WHERE docket = parked.docket AND state = 'queued' AND limits = parked.limits AND turn IS NULL AND id <> ALL (admitted)
+            AND id = ANY (ARRAY(
+                SELECT id FROM run WHERE docket = parked.docket AND queue = parked.queue AND state = 'queued'
+                ORDER BY priority, place, due, id LIMIT 500
+            ))
+        FOR UPDATE SKIP LOCKED
+    );
+BEGIN
+    UPDATE run SET state = 'scheduled', parked_on = full_limit WHERE docket = parked.docket AND id = ANY (alike);
+    IF is_telling() THEN
+        PERFORM tell_state(id, key, 'scheduled', due) FROM run WHERE docket = parked.docket AND id = ANY (alike);
+    END IF;
+    RETURN cardinality(alike);
 END
 $$;
 
