@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from dovetail.engine import Engine
+from dovetail.engine.paging import pages
 from dovetail.model import Run, RunQuery, State
 
 PAGE = 500
+TOGETHER = 20
+"""Runs whose children are asked for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,14 @@ async def graph(engine: Engine, first: Run, at_most: int) -> Graph:
     found: dict[str, Run] = {first.id: first}
     fresh: list[Run] = [first]
     while fresh:
-        near = [*await _parents(engine, fresh, found), *await _children(engine, fresh)]
-        news: dict[str, Run] = {run.id: run for run in near if run.id not in found}
-        fresh = list(news.values())[: at_most - len(found)]
+        room = at_most - len(found)
+        news: dict[str, Run] = {run.id: run for run in await _parents(engine, fresh, found)}
+        async for run in _children(engine, fresh):
+            if run.id not in found:
+                news[run.id] = run
+            if len(news) > room:
+                break
+        fresh = list(news.values())[:room]
         found |= {run.id: run for run in fresh}
         if len(fresh) < len(news):
             return Graph(_nodes(found), is_whole=False)
@@ -65,19 +74,21 @@ async def graph(engine: Engine, first: Run, at_most: int) -> Graph:
 
 async def _parents(engine: Engine, runs: list[Run], known: Mapping[str, Run]) -> list[Run]:
     ids = list(dict.fromkeys(parent for run in runs for parent in run.parents if parent not in known))
-    pages = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
-    return [run for page in pages for run in await engine.find(RunQuery(ids=tuple(page), limit=PAGE))]
+    parts = [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
+    return [run for part in parts for run in await engine.find(RunQuery(ids=tuple(part), limit=PAGE))]
 
 
-async def _children(engine: Engine, runs: list[Run]) -> list[Run]:
-    found: list[Run] = []
-    for run in runs:
-        page = await engine.find(RunQuery(parent=run.id, limit=PAGE))
-        found += page.items
-        while page.cursor is not None:
-            page = await engine.find(RunQuery(parent=run.id, limit=PAGE, cursor=page.cursor))
-            found += page.items
-    return found
+async def _children(engine: Engine, runs: list[Run]) -> AsyncIterator[Run]:
+    for start in range(0, len(runs), TOGETHER):
+        queries = [RunQuery(parent=run.id, limit=PAGE) for run in runs[start : start + TOGETHER]]
+        first_pages = await asyncio.gather(*map(engine.find, queries))
+        for query, page in zip(queries, first_pages, strict=True):
+            for run in page:
+                yield run
+            if page.cursor is not None:
+                async for rest in pages(engine.find, query.but(cursor=page.cursor)):
+                    for run in rest:
+                        yield run
 
 
 def _nodes(runs: Mapping[str, Run]) -> dict[str, GraphNode]:

@@ -97,10 +97,6 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     statement.holds("created < {}", _count(query.created_before))
     statement.holds("due < {}", _count(query.due_before))
     statement.holds("strpos(error, {}) > 0", query.error_contains and put(query.error_contains))
-    statement.holds(
-        "id IN (SELECT child FROM {{schema}}.edge WHERE docket = $1 AND parent = {})",
-        query.parent and put(query.parent),
-    )
     if query.latest:
         statement.conditions.append(
             "NOT EXISTS (SELECT FROM {schema}.every_run AS newer WHERE newer.docket = $1"
@@ -110,14 +106,22 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
         if not _ID.fullmatch(query.cursor):
             raise no_cursor(query.cursor)
         statement.holds("id < {}" if query.newest_first else "id > {}", query.cursor)
+        if query.parent is not None:
+            statement.holds("child < {}" if query.newest_first else "child > {}", query.cursor)
 
 
 def select(statement: Statement, query: RunQuery, schema: str, columns: str = _COLUMNS) -> str:
     live = query.states and not TERMINAL & set(query.states)
     order = "DESC" if query.newest_first else "ASC"
     conditions = " AND ".join(statement.conditions).replace("{schema}", f'"{schema}"')
-    table = f'"{schema}".{"live_run" if live else "every_run"}'
-    return f"SELECT {columns} FROM {table} AS run WHERE {conditions} ORDER BY id {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
+    source, ordered = f'"{schema}".{"live_run" if live else "every_run"} AS run', "id"
+    if query.parent is not None:
+        # Edges lie in the order of the children, which are looked up one by one: no more of them than the page needs.
+        parent = statement.value(put(query.parent))
+        edges = f'SELECT child FROM "{schema}".edge WHERE docket = $1 AND parent = {parent}'  # noqa: S608 - the same
+        source = f"({edges}) AS edge CROSS JOIN LATERAL (SELECT * FROM {source} WHERE run.id = edge.child) AS run"  # noqa: S608
+        ordered = "child"
+    return f"SELECT {columns} FROM {source} WHERE {conditions} ORDER BY {ordered} {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
 
 
 def _count(moment: datetime | None) -> int | None:

@@ -15,12 +15,18 @@ BEGIN
         RETURN;
     END IF;
     IF cardinality(keys) > 200 THEN
-        PERFORM pg_advisory_xact_lock(class, 0);
+        PERFORM lock_all_keys(of_docket);
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock_shared(class, 0);
     PERFORM pg_advisory_xact_lock(class, number)
     FROM (SELECT DISTINCT COALESCE(NULLIF(hashtext(each), 0), 1) AS number FROM unnest(keys) AS each ORDER BY 1 OFFSET 0) AS sorted;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION lock_all_keys(of_docket bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('{name}/keys/' || of_docket), 0);
 END
 $$;
 

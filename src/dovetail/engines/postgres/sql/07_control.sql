@@ -224,27 +224,36 @@ DECLARE
     now bigint := time_of(at);
     answers boolean[] := '{}';
     revival jsonb;
+    keys text[];
+    have_children boolean;
 BEGIN
     PERFORM begin_telling(of_docket);
-    -- All at once and in one order, so that two who revive the same do not wait in a circle.
-    PERFORM lock_keys(of_docket, ARRAY(
-        SELECT COALESCE(over.key, over.id) FROM jsonb_array_elements(revivals) AS each CROSS JOIN LATERAL (
-            SELECT key, id FROM ended WHERE docket = of_docket AND id = each->>'id'
-            UNION ALL SELECT key, id FROM archive WHERE docket = of_docket AND id = each->>'id' OFFSET 0
-        ) AS over
-    ));
+    SELECT array_agg(COALESCE(over.key, over.id)), bool_or(over.children > 0) INTO keys, have_children
+    FROM jsonb_array_elements(revivals) AS each CROSS JOIN LATERAL (
+        SELECT key, id, children FROM ended WHERE docket = of_docket AND id = each->>'id'
+        UNION ALL SELECT key, id, children FROM archive WHERE docket = of_docket AND id = each->>'id' OFFSET 0
+    ) AS over;
+    -- All at once and in one order, so that two who revive the same do not wait in a circle. Dependents may come back too,
+    -- any number of them: then all keys are locked, since the server's lock table is small.
+    IF have_children THEN
+        PERFORM lock_all_keys(of_docket);
+    ELSE
+        PERFORM lock_keys(of_docket, keys);
+    END IF;
     FOR revival IN SELECT * FROM jsonb_array_elements(revivals) LOOP
         answers := answers || revive_one(
             of_docket, now, revival->>'id',
-            CASE WHEN revival ? 'size' THEN substr(payloads, (revival->>'start')::integer, (revival->>'size')::integer) END
+            CASE WHEN revival ? 'size' THEN substr(payloads, (revival->>'start')::integer, (revival->>'size')::integer) END,
+            COALESCE(have_children, false)
         );
     END LOOP;
     RETURN '{"answers":' || to_json(answers) || ',' || news(of_docket) || '}';
 END
 $$;
 
-CREATE OR REPLACE FUNCTION revive_one(of_docket bigint, now bigint, run_id text, new_payload bytea) RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION revive_one(
+    of_docket bigint, now bigint, run_id text, new_payload bytea, keys_locked boolean
+) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     revived text[] := ARRAY[run_id];
     parent_id text;
@@ -257,7 +266,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ended WHERE docket = of_docket AND id = run_id AND expires + 0 > now) THEN
         RETURN false;
     END IF;
-    IF NOT back_to_work(of_docket, now, run_id, new_payload) THEN
+    IF NOT back_to_work(of_docket, now, run_id, new_payload, keys_locked) THEN
         RETURN false;
     END IF;
     WHILE cardinality(revived) > 0 LOOP
@@ -290,7 +299,7 @@ BEGIN
             END IF;
             IF other IS NOT NULL THEN
                 UPDATE ended SET doomed_by = other WHERE docket = of_docket AND id = child.id;
-            ELSIF back_to_work(of_docket, now, child.id, NULL) THEN
+            ELSIF back_to_work(of_docket, now, child.id, NULL, keys_locked) THEN
                 revived := revived || child.id;
             END IF;
         END LOOP;
@@ -300,8 +309,9 @@ END
 $$;
 
 -- Put a run that is over back to work with a clean slate, unless its key is taken.
-CREATE OR REPLACE FUNCTION back_to_work(of_docket bigint, now bigint, run_id text, new_payload bytea) RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION back_to_work(
+    of_docket bigint, now bigint, run_id text, new_payload bytea, keys_locked boolean
+) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     was ended;
     waiting integer;
@@ -311,7 +321,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM lock_keys(of_docket, ARRAY[COALESCE(was.key, was.id)]);
+    IF NOT keys_locked THEN
+        PERFORM lock_keys(of_docket, ARRAY[COALESCE(was.key, was.id)]);
+    END IF;
     SELECT * INTO was FROM ended WHERE docket = of_docket AND id = run_id FOR UPDATE;
     IF NOT FOUND OR EXISTS (SELECT FROM live_of_key(of_docket, COALESCE(was.key, was.id))) THEN
         RETURN false;
