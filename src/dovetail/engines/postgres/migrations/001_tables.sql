@@ -30,7 +30,7 @@ CREATE TABLE run (
     crashes        integer NOT NULL DEFAULT 0,
     crash_limit    integer NOT NULL,
     waits_for      integer NOT NULL DEFAULT 0,  -- parents that are not over yet
-    children       integer NOT NULL DEFAULT 0,  -- runs that were ever made to wait for this one
+    children       integer NOT NULL DEFAULT 0,  -- 0 until a run is made to wait for this one
     failures       integer NOT NULL DEFAULT 0,  -- rows of its error history, ever written
     after_failure  boolean NOT NULL DEFAULT false,
     wants_results  boolean NOT NULL DEFAULT false, -- its claim brings along what its parents have returned

@@ -419,16 +419,7 @@ BEGIN
         FOR round IN 1..10 LOOP
             parent_id := parent_of(of_docket, now, reference);
             EXIT WHEN parent_id IS NULL OR found_parents ? parent_id;
-            UPDATE run SET children = children + 1 WHERE docket = of_docket AND id = parent_id
-            RETURNING state INTO parent_state;
-            IF parent_state IS NULL THEN
-                UPDATE ended SET children = children + 1 WHERE docket = of_docket AND id = parent_id
-                RETURNING state INTO parent_state;
-            END IF;
-            IF parent_state IS NULL THEN
-                UPDATE archive SET children = children + 1 WHERE docket = of_docket AND id = parent_id
-                RETURNING state INTO parent_state;
-            END IF;
+            parent_state := mark_parent(of_docket, parent_id);
             EXIT WHEN parent_state IS NOT NULL; -- otherwise it was replaced, or ended, in this moment: look again
         END LOOP;
         IF parent_id IS NULL THEN
@@ -440,6 +431,34 @@ BEGIN
         END IF;
     END LOOP;
     RETURN found_parents;
+END
+$$;
+
+-- Lock a run and note that it has a child; its state, or NULL if it is not there. It is written for its first child alone:
+-- every version of it would be walked past for each of a thousand others in the same transaction.
+CREATE OR REPLACE FUNCTION mark_parent(of_docket bigint, run_id text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    parent_state text;
+    is_first boolean;
+BEGIN
+    SELECT state, children = 0 INTO parent_state, is_first FROM run
+    WHERE docket = of_docket AND id = run_id FOR NO KEY UPDATE;
+    IF FOUND THEN
+        IF is_first THEN
+            UPDATE run SET children = 1 WHERE docket = of_docket AND id = run_id;
+        END IF;
+        RETURN parent_state;
+    END IF;
+    SELECT state, children = 0 INTO parent_state, is_first FROM ended
+    WHERE docket = of_docket AND id = run_id FOR NO KEY UPDATE;
+    IF FOUND THEN
+        IF is_first THEN
+            UPDATE ended SET children = 1 WHERE docket = of_docket AND id = run_id;
+        END IF;
+        RETURN parent_state;
+    END IF;
+    UPDATE archive SET children = 1 WHERE docket = of_docket AND id = run_id RETURNING state INTO parent_state;
+    RETURN parent_state;
 END
 $$;
 
