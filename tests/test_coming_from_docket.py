@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 from cronsim import CronSimError
 
-from dovetail import Cron, Disposition, Docket, Execution
+from dovetail import Cron, Disposition, Docket, Execution, ExecutionState, Worker
 from dovetail.dependencies import format_duration
 from dovetail.errors import InvalidArgument
 from dovetail.execution import schedule_many
+from dovetail.worker import default_fallback_task
+from tests.by_hand import finish
 
 NAMES = {
     "dovetail": "Agenda CallArgument ConcurrencyLimit Cooldown Cron CurrentDocket CurrentExecution CurrentWorker"
@@ -55,6 +58,18 @@ def test_an_expression_that_cannot_be_is_an_error_of_cronsim_too(expression: str
 
 def test_a_duration_is_formatted_from_seconds():
     assert format_duration(0.25) == "   250ms"
+
+
+async def test_the_fallback_that_drops_says_so_in_the_words_of_docket(
+    docket: Docket, make_worker: Callable[..., Worker], caplog: pytest.LogCaptureFixture
+):
+    execution = await docket.add(noop)()
+    del docket.tasks["noop"]
+    async with make_worker(fallback_task=default_fallback_task) as worker:
+        await finish(worker)
+    assert "Unknown task 'noop' received - dropping" in caplog.text
+    await execution.sync()
+    assert execution.state is ExecutionState.COMPLETED
 
 
 async def test_ready_made_executions_are_put_down_together(docket: Docket):

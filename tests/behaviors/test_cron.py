@@ -88,7 +88,7 @@ def test_without_a_time_it_is_the_next_from_now():
 
 def test_a_cron_shows_what_it_was_made_of():
     cron = Cron("@daily", tz="Europe/Vienna")
-    assert (cron.expression, cron.tz, cron.automatic) == ("@daily", ZoneInfo("Europe/Vienna"), True)
+    assert (cron.expression, cron.tz, cron.automatic) == ("0 0 * * *", ZoneInfo("Europe/Vienna"), True)
     assert isinstance(cron, Perpetual)
 
 

@@ -794,11 +794,15 @@ async def test_run_tells_of_tasks_that_cannot_be_imported(url: str):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_drains_and_the_handlers_are_taken_down(url: str, number: signal.Signals):
+async def test_a_signal_drains_and_the_handlers_are_taken_down(
+    url: str, number: signal.Signals, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
     async with Docket("whole", url) as docket:
         execution = await docket.add(collections_of_tasks.first)()
         running = asyncio.create_task(Worker.run("whole", url, tasks=["tests.collections_of_tasks:tasks"]))
         await soon(execution.get_result())
         os.kill(os.getpid(), number)
         await soon(running)
+    assert f"Received {number.name}, initiating graceful shutdown" in caplog.text
     assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)

@@ -61,11 +61,11 @@ class Cron(Perpetual):
         misfire: Misfire = "once",
     ) -> None:
         super().__init__(automatic=automatic)
-        self.expression = checks.text(expression, "expression")
+        written = checks.text(expression, "expression")
+        self.expression = NICKNAMES.get(written.strip().lower(), written)
         self.tz = zone(tz)
         self.overlap: Overlap = checks.one_of(overlap, "overlap", ("queue", "skip"))
         self.misfire: Misfire = checks.one_of(misfire, "misfire", ("once", "all"))
-        self._fields = NICKNAMES.get(expression.strip().lower(), expression)
         self.next_time()  # an expression that means nothing is refused here
 
     def next_time(self, after: datetime | None = None) -> datetime:
@@ -81,14 +81,14 @@ class Cron(Perpetual):
     def _times(self, start: datetime) -> Iterator[datetime]:
         local = start.astimezone(self.tz)
         if not self._is_fixed:
-            return CronSim(self._fields, local)
+            return CronSim(self.expression, local)
         # A time of day is one on the wall: it is counted there, and each day has it once.
-        return (_real(each.replace(tzinfo=self.tz)) for each in CronSim(self._fields, local.replace(tzinfo=None)))
+        return (_real(each.replace(tzinfo=self.tz)) for each in CronSim(self.expression, local.replace(tzinfo=None)))
 
     @property
     def _is_fixed(self) -> bool:
         """Whether the expression names times of day, and not every so many hours, minutes or seconds."""
-        return not any(field.startswith("*") for field in self._fields.split()[:-3])
+        return not any(field.startswith("*") for field in self.expression.split()[:-3])
 
     def seed(self, now: datetime) -> Due | None:
         return self.next_time(now) if self.automatic else None

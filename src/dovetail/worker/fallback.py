@@ -17,7 +17,7 @@ async def default_fallback_task(
 ) -> None:
     """Drop the run, with a warning. A worker does so only if it is given this as its `fallback_task`."""
     logger.warning(
-        "the task %r is not registered on this worker, and the run %r is dropped; call docket.register() or pass"
-        " --tasks module:collection",
+        "Unknown task %r received - dropping the run %r. Register via CLI (--tasks your.module:tasks) or API"
+        " (docket.register(func)).",
         execution.function_name, execution.key,
     )  # fmt: skip

@@ -257,7 +257,7 @@ class Worker:
         async with watchable as watching, docket, worker, membership(worker, limits, watching.close):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, worker.stop)
+                loop.add_signal_handler(number, _stop_for, worker, number)
             try:
                 if once:
                     await worker.run_once()
@@ -277,6 +277,11 @@ async def _watchable(
         watching.enter_context(metrics_server(port=metrics_port))
         watching.enter_context(healthcheck_server(port=healthcheck_port, worker=worker, patience=patience))
         yield watching
+
+
+def _stop_for(worker: Worker, number: signal.Signals) -> None:
+    logger.info("Received %s, initiating graceful shutdown; once more to hand running work back", number.name)
+    worker.stop()
 
 
 async def _outlasting_cancellation(working: asyncio.Task[None], crew: Crew) -> None:
