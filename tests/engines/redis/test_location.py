@@ -88,6 +88,11 @@ def test_a_wrong_url_is_refused(url: str, says: str) -> None:
         Docket("docket", url)
 
 
+def test_what_tunes_the_pools_of_another_client_means_nothing() -> None:
+    tuned = locate("redis://host/3?max_connections=50&health_check_interval=30&socket_timeout=10&prefix=mine")
+    assert (tuned.hosts, tuned.db, tuned.prefix, tuned.options) == ((("host", 6379),), 3, "mine", ())
+
+
 def test_an_error_does_not_show_the_password() -> None:
     with pytest.raises(InvalidURL) as refused:
         locate("redis://ann:secret@host/five")

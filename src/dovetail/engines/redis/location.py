@@ -15,6 +15,11 @@ MOST_DATABASES = 2**31 - 1
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _OPTIONS = ("prefix", "replicas", "db", "sentinel_username", "sentinel_password", *_TLS)
+_OF_POOLS = frozenset({
+    "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "max_connections",
+    "protocol", "retry_on_timeout", "socket_connect_timeout", "socket_keepalive", "socket_timeout", "timeout",
+})  # fmt: skip
+"""How redis-py's pools are tuned in a URL. Here there is no pool to tune, so such a URL means the same without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def _kind(scheme: str) -> tuple[str, bool]:
 
 
 def _options(shown: str, query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    options = {name: value for name, value in parse_qsl(query, keep_blank_values=True) if name not in _OF_POOLS}
     for name in options:
         if name not in _OPTIONS:
             raise InvalidURL(f"url {shown!r}: unknown option {name!r}; known: {', '.join(sorted(_OPTIONS))}")
