@@ -227,8 +227,10 @@ class Execution(Refers, Generic[R]):
 
     async def is_superseded(self) -> bool:
         """Whether a newer run has the key: a body that is slow can ask, and stop."""
+        if self.id is None:
+            return False
         page = await self._docket.engine.find(RunQuery.newest_of(self._key))
-        return self.id is not None and bool(page.items) and page.items[0].id != self.id
+        return bool(page.items) and page.items[0].id != self.id
 
     async def sync(self) -> None:
         """Read what has become of the run."""
