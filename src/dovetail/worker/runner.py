@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -53,6 +53,9 @@ UNSTARTED_DELAY = timedelta(seconds=5)
 
 LAST_MOMENT = 2.0
 """Seconds that a plain function has to end in once the worker is out of time, if it can be told so."""
+
+UNTRACED: AbstractContextManager[None] = nullcontext()
+"""Around an attempt that nobody records."""
 
 STRICKEN = Failure("Stricken", "a strike forbade it when it was about to start")
 
@@ -141,43 +144,35 @@ class Runner:
     async def _attempt(
         self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Verdict | None:
-        claim = tenure.claim
-        execution = self._execution(claim, stage.task, args, kwargs)
+        """An attempt, from its first line in the log to its verdict."""
+        claim, task = tenure.claim, stage.task
+        execution = self._execution(claim, task, args, kwargs)
         if not self._strikes.is_clear and self._strikes.is_stricken(execution):
             self._lines.stricken(execution)
             self.telemetry.stricken(claim)
             return Settle(claim, State.CANCELLED, failure=STRICKEN)
         current_execution.set(execution)
-        if (span := self.telemetry.span(execution, claim)) is None:
-            return await self._go_through(tenure, stage, args, kwargs, execution)
-        with span:
-            return carried_on(await self._go_through(tenure, stage, args, kwargs, execution))
-
-    async def _go_through(
-        self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], execution: Execution[Any]
-    ) -> Verdict | None:
-        """The attempt itself, from its first line in the log to its verdict."""
-        claim, task = tenure.claim, stage.task
-        attempt = Attempt(claim, args, kwargs, self._clock, stage)
-        late = cast(datetime, execution.started_at) - claim.due
-        self._lines.started(execution, claim, late)
-        self.telemetry.started(claim, late)
-        started = self._clock.monotonic()
-        hooks = Hooks(task, attempt)
-        if layers := self._docket.hooks.around_attempts + self.middleware.around_attempts:
-            perform = partial(self._perform, tenure, stage, args, kwargs, hooks)
-            outcome = await _performed_within(layers, execution, perform)
-        else:
-            outcome = await self._perform(tenure, stage, args, kwargs, hooks)
-        outcome.took = timedelta(seconds=self._clock.monotonic() - started)
-        if (hooks.by_parameter or hooks.wrappers) and hooks.are_told:
-            await self._tell(tenure, hooks, execution, outcome)
-        if self._reporter.has_heard_of(claim.id):
-            with suppress(asyncio.CancelledError):  # the body is over: to stop it now comes too late
-                await self._reporter.conclude(claim.id)
-        verdict = self._judge(tenure, task, attempt, outcome, hooks, execution)
-        self.telemetry.ended(claim, outcome, verdict)
-        return verdict
+        with self.telemetry.span(execution, claim) or UNTRACED as span:
+            late = cast(datetime, execution.started_at) - claim.due
+            self._lines.started(execution, claim, late)
+            self.telemetry.started(claim, late)
+            started = self._clock.monotonic()
+            attempt = Attempt(claim, args, kwargs, self._clock, stage)
+            hooks = Hooks(task, attempt)
+            if layers := self._docket.hooks.around_attempts + self.middleware.around_attempts:
+                perform = partial(self._perform, tenure, stage, args, kwargs, hooks)
+                outcome = await _performed_within(layers, execution, perform)
+            else:
+                outcome = await self._perform(tenure, stage, args, kwargs, hooks)
+            outcome.took = timedelta(seconds=self._clock.monotonic() - started)
+            if (hooks.by_parameter or hooks.wrappers) and hooks.are_told:
+                await self._tell(tenure, hooks, execution, outcome)
+            if self._reporter.has_heard_of(claim.id):
+                with suppress(asyncio.CancelledError):  # the body is over: to stop it now comes too late
+                    await self._reporter.conclude(claim.id)
+            verdict = self._judge(tenure, task, attempt, outcome, hooks, execution)
+            self.telemetry.ended(claim, outcome, verdict)
+            return verdict if span is None else carried_on(verdict)
 
     def _execution(self, claim: Claim, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution[Any]:
         # Not Execution[Any](...): to subscript a class costs as much as to make one.
@@ -191,19 +186,25 @@ class Runner:
         execution.started_at = from_microseconds(self._clock.microseconds())
         return execution
 
-    # Performing
+    # Performing. What only chooses between coroutines is none itself: each costs something for every run.
 
-    async def _perform(
+    def _perform(
+        self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Run the body, and set up before it what it depends on."""
+        task = stage.task
+        if hooks.error is not None:
+            return _failed(hooks.error)
+        if task.has_dependencies or task.enters:
+            return self._run_in_setting(tenure, stage, args, kwargs, hooks)
+        args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
+        return self._run_body(tenure, task, args, kwargs, hooks)
+
+    async def _run_in_setting(
         self, tenure: Tenure, stage: Stage, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Outcome:
         """Set up, run, tear down. What goes wrong in tearing down never undoes what the body did."""
-        if hooks.error is not None:
-            return Outcome(timedelta(), error=hooks.error)
-        task = stage.task
-        if not (task.has_dependencies or task.enters):
-            args, kwargs = hooks.fill(task, args, kwargs, stage.extra)
-            return await self._run_body(tenure, task, args, kwargs, hooks)
-        setting = Setting(stage.resolver, stage.quick)
+        task, setting = stage.task, Setting(stage.resolver, stage.quick)
         try:
             if task.enters:
                 await hooks.enter(setting.stack)
@@ -228,14 +229,14 @@ class Runner:
         except BaseException as error:
             return Outcome(timedelta(), error=error)
 
-    async def _call(
+    def _call(
         self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
-    ) -> Any:
+    ) -> Awaitable[Any]:
         if task.is_async:
-            return await task.function(*args, **kwargs)
+            return task.function(*args, **kwargs)
         if task.declaration.executor == "process":
-            return await abroad.call(self.processes, tenure, task, hooks)
-        return await self._call_in_thread(tenure, partial(task.function, *args, **kwargs))
+            return abroad.call(self.processes, tenure, task, hooks)
+        return self._call_in_thread(tenure, partial(task.function, *args, **kwargs))
 
     async def _call_in_thread(self, tenure: Tenure, call: Callable[[], Any]) -> Any:
         """Run a plain function in a thread. A thread cannot be stopped, only asked to, so whoever cancels waits for it,
@@ -357,6 +358,10 @@ class Runner:
             outcome.stored = self._codec.dump_exception(error)
         except BaseException:  # its text is kept all the same
             outcome.stored = None
+
+
+async def _failed(error: BaseException) -> Outcome:
+    return Outcome(timedelta(), error=error)
 
 
 async def _performed_within(

@@ -19,7 +19,9 @@ class Tally:
         if not isinstance(verdict, Settle):
             return
         queue = verdict.claim.queue
-        if queue in self.ended or len(self.ended) < MOST_QUEUES:
-            self.ended[queue] = self.ended.get(queue, 0) + 1
+        if queue in self.ended:
+            self.ended[queue] += 1
+        elif len(self.ended) < MOST_QUEUES:
+            self.ended[queue] = 1
         if verdict.state is State.FAILED:
             self.failed += 1
