@@ -45,8 +45,9 @@ async def call(processes: Processes, tenure: Tenure, task: Task, hooks: Hooks) -
 def _order(tenure: Tenure, task: Task, hooks: Hooks) -> bytes:
     execution, worker = current_execution.get(), current_worker.get(None)
     packed = {name: behavior.pack() for name, behavior in hooks.by_parameter.items()}
+    claim = tenure.claim.but(results=())  # they are among the arguments
     order = Order(
-        task.function.__module__, task.function.__qualname__, tenure.claim, execution.args, execution.kwargs, packed,
+        task.function.__module__, task.function.__qualname__, claim, execution.args, execution.kwargs, packed,
         execution.worker or "", worker.labels() if worker else {}, carried_context(),
     )  # fmt: skip
     try:

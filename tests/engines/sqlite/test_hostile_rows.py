@@ -199,6 +199,14 @@ async def test_a_worker_that_cannot_be_read_does_not_hide_the_others(engine: Sql
     assert survey is None or "healthy" in [worker.name for worker in survey.workers]
 
 
+async def test_a_parent_that_cannot_be_read_stops_no_claim(engine: SqliteEngine) -> None:
+    parent = await start_one(engine, a_run("parent"))
+    await engine.finish([completed(parent, result=b"1")])
+    alter(engine, "UPDATE dovetail_run SET task = CAST(x'ff' AS TEXT) WHERE id = ?", parent.id)
+    await place(engine, a_run("receiver", after=(parent.id,), wants_results=True), a_run("healthy"))
+    assert {claim.key: claim.results for claim in await take(engine, 2)} == {"receiver": (), "healthy": ()}
+
+
 async def test_a_run_whose_error_history_is_gone_is_still_found(engine: SqliteEngine) -> None:
     claim = await start_one(engine, a_run("a"))
     await engine.finish([completed(claim)])

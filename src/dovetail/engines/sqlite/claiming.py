@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -192,8 +193,12 @@ def _started(session: Session, row: tuple[Any, ...], worker: str, *, redelivered
 
 
 def _results(session: Session, seq: int) -> tuple[Result, ...]:
-    """What the parents of a run have returned."""
-    return tuple(Result(*row) for row in session.all("results_of_parents", seq, session.now, BROUGHT))
+    """What the parents of a run have returned. A record that somebody altered stops no claim: none is brought, and
+    whoever looks for it is told."""
+    try:
+        return tuple(Result(*row) for row in session.all("results_of_parents", seq, session.now, BROUGHT))
+    except sqlite3.OperationalError:
+        return ()
 
 
 def _wait(session: Session, queues: list[str], ends: list[int]) -> timedelta | None:
