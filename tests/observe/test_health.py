@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -135,7 +136,8 @@ async def test_a_blocked_event_loop_still_answers_and_says_so(
     assert live.status == 200, "it has not been blocked for as long as one may be patient"
 
 
-async def test_a_worker_that_stops_is_not_ready(docket: Docket, worker: Worker):
+@pytest.mark.parametrize("told", [Worker.stop, Worker.retire])
+async def test_a_worker_that_stops_is_not_ready(docket: Docket, worker: Worker, told: Callable[[Worker], None]):
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -146,7 +148,7 @@ async def test_a_worker_that_stops_is_not_ready(docket: Docket, worker: Worker):
         await docket.add(wait)()
         await soon(started.wait())
         with healthcheck_server("127.0.0.1", 0, worker=worker) as port:
-            worker.stop()
+            told(worker)
             ready = await fetch(port, "/ready")
         go_on.set()
     assert (ready.status, ready.json["reason"]) == (503, "the worker is stopping")

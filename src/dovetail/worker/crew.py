@@ -217,7 +217,7 @@ class Crew:
         since = self._clock.monotonic() - self.intake.moved
         running, has_room = self.roster.running, self.roster.room > 0
         return Vitals(
-            timedelta(seconds=since), has_room, len(running), self._stop_requests > 0, deaf=len(self.roster.deaf),
+            timedelta(seconds=since), has_room, len(running), self._stopping.is_set(), deaf=len(self.roster.deaf),
             is_helpless=not has_room and all(tenure.is_deaf for tenure in running),
         )  # fmt: skip
 
