@@ -47,6 +47,7 @@ async def test_nothing_is_told_after_the_end():
     reminders = Reminders(lambda: told.append(1))
     reminders.begin()
     await asyncio.sleep(0)
+    reminders.begin()
     reminders.close()
     await asyncio.sleep(10 * DELAYS[-1])
     assert not told

@@ -113,7 +113,10 @@ class Cron(Perpetual):
 def slot_of(claim: Claim) -> datetime:
     """The time that a run is for: a retry has another due time, and is still for the same."""
     told = claim.headers.get(SLOT) if claim.headers else None
-    return claim.due if told is None else datetime.fromisoformat(told).astimezone(UTC)
+    try:
+        return claim.due if told is None else datetime.fromisoformat(told).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return claim.due  # not as it was written
 
 
 def _real(wall: datetime) -> datetime:

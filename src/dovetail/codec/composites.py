@@ -6,10 +6,13 @@ import collections.abc
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Protocol, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from dovetail.codec.kinds import fields_of, kind_of, name_of
 from dovetail.codec.refusal import Refused
+
+if TYPE_CHECKING:
+    from dovetail.codec.shapes import Shape
 
 _ABSTRACT = (
     collections.abc.Sequence,
@@ -24,15 +27,7 @@ _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _ITEMS = (*_CONCRETE, *_ABSTRACT)
 
 
-class Part(Protocol):
-    """The way there and back of one part."""
-
-    def lower(self, value: Any) -> Any: ...
-
-    def lift(self, tree: Any) -> Any: ...
-
-
-ShapeOf = Callable[[Any], Part | None]
+ShapeOf = Callable[[Any], "Shape | None"]
 
 
 def is_abstract(hint: Any) -> bool:
@@ -40,7 +35,7 @@ def is_abstract(hint: Any) -> bool:
     return get_origin(hint) in _ABSTRACT
 
 
-def composite_of(hint: Any, shape_of: ShapeOf) -> Part | None:
+def composite_of(hint: Any, shape_of: ShapeOf) -> Shape | None:
     """What takes a value of this hint apart, or None if that would help nobody."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is tuple and Ellipsis not in arguments:
@@ -56,7 +51,7 @@ def composite_of(hint: Any, shape_of: ShapeOf) -> Part | None:
     return None
 
 
-def _part(hint: Any, shape_of: ShapeOf) -> Part:
+def _part(hint: Any, shape_of: ShapeOf) -> Shape:
     return shape_of(hint) or _UNCHANGED
 
 
@@ -76,7 +71,7 @@ _UNCHANGED = Unchanged()
 class Items:
     """A list, a tuple or a set. Tags tell which."""
 
-    def __init__(self, item: Part) -> None:
+    def __init__(self, item: Shape) -> None:
         self._item = item
 
     def lower(self, value: Any) -> Any:
@@ -94,7 +89,7 @@ def _each(turn: Callable[[Any], Any], value: Any) -> Any:
 class Places:
     """A tuple whose items have a hint each."""
 
-    def __init__(self, items: list[Part]) -> None:
+    def __init__(self, items: list[Shape]) -> None:
         self._items = items
 
     def lower(self, value: Any) -> Any:
@@ -107,7 +102,7 @@ class Places:
 class Pairs:
     """A dict."""
 
-    def __init__(self, key: Part, item: Part) -> None:
+    def __init__(self, key: Shape, item: Shape) -> None:
         self._key = key
         self._item = item
 
@@ -159,7 +154,7 @@ class Fields:
 
 
 @lru_cache(maxsize=1024)
-def _parts_of(kind: Any, shape_of: ShapeOf) -> Mapping[str, Part]:
+def _parts_of(kind: Any, shape_of: ShapeOf) -> Mapping[str, Shape]:
     return {name: _part(hint, shape_of) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 

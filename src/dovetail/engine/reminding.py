@@ -21,6 +21,7 @@ class Reminders:
         self._pid = os.getpid()
         self._running: dict[float, asyncio.TimerHandle] = {}
         self._again: set[float] = set()
+        self._is_closed = False
 
     def begin(self) -> None:
         """Something was scheduled. From whichever thread: a connection of the caller's is used in its own."""
@@ -30,7 +31,7 @@ class Reminders:
             self._loop.call_soon_threadsafe(self._start_all)
 
     def _start_all(self) -> None:
-        for delay in DELAYS:
+        for delay in () if self._is_closed else DELAYS:
             if delay in self._running:
                 self._again.add(delay)
             else:
@@ -47,5 +48,6 @@ class Reminders:
             self._start(delay)
 
     def close(self) -> None:
+        self._is_closed = True
         for timer in self._running.values():
             timer.cancel()
