@@ -97,14 +97,14 @@ async def discard_all(engine: Engine, failures: Failures) -> int:
 
 
 def payload_of(
-    codec: Codec, function: TaskFunction, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None
+    codec: Codec, name: str, function: TaskFunction, args: Iterable[Any] | None, kwargs: Mapping[str, Any] | None
 ) -> bytes:
     """New arguments as they are stored."""
     positional, named = checks.arguments(args, kwargs)
     _refuse_executions([*positional, *named.values()])
     types = Task.of(function).types
     types.refuse_misfits(positional, named)
-    return codec.dump_call(types, positional, named)
+    return codec.dump_call(types, positional, named, name)
 
 
 def _refuse_executions(values: list[Any]) -> None:

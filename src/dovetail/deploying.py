@@ -121,7 +121,7 @@ class Fitting:
             return None if run.task.startswith(OWN) else UNKNOWN
         task = Task.of(function)
         try:
-            args, kwargs = self.codec.load_call(task.types, run.payload)
+            args, kwargs = self.codec.load_call(task.types, run.payload, run.task)
         except DovetailError as error:
             return self._unloadable(run, error)
         return self._misshapen(run.task, task, args, kwargs) or _wrong(task, args, kwargs)
@@ -136,7 +136,7 @@ class Fitting:
 
     def _unloadable(self, run: Run, error: DovetailError) -> Reason:
         try:
-            self.codec.load_call(CallTypes.unknown(), run.payload)
+            self.codec.load_call(CallTypes.unknown(), run.payload, run.task)
         except DovetailError as unreadable:
             return Reason(Problem.UNREADABLE, str(unreadable))
         return Reason(Problem.WRONG_ARGUMENT, _PLACE.sub("[]", str(error)))

@@ -7,8 +7,10 @@ import pickle
 
 import pytest
 
+from dovetail import Docket, Worker
 from dovetail.codec import CallTypes, Keyring, SigningKey, codec_named
 from dovetail.errors import InvalidArgument, UndecodablePayload
+from dovetail.model import NewRun, RunQuery, State, new_id
 
 TYPES = CallTypes.unknown("work")
 OLD, NEW = SigningKey("old", b"o" * 32), SigningKey("new", "n" * 32)
@@ -66,6 +68,35 @@ def test_any_change_to_a_signed_payload_is_found_out():
             changed = data[:index] + bytes([data[index] ^ flip]) + data[index + 1 :]
             with pytest.raises(UndecodablePayload):
                 signed.load_call(TYPES, changed)
+
+
+@pytest.mark.parametrize("name", ["json", "pickle"])
+def test_a_signed_call_is_no_call_of_another_task(name: str):
+    codec = codec_named(name, signing=Keyring(NEW))
+    data = codec.dump_call(TYPES, *CALL, "greet")
+    assert codec.load_call(TYPES, data, "greet") == CALL
+    with pytest.raises(UndecodablePayload, match="its signature is wrong"):
+        codec.load_call(TYPES, data, "destroy")
+
+
+async def test_whoever_can_write_to_the_store_cannot_make_one_task_of_another(url: str):
+    destroyed: list[str] = []
+
+    async def greet(name: str) -> None: ...
+
+    async def destroy(name: str) -> None:
+        destroyed.append(name)
+
+    async with Docket(url=url, signing=Keyring(NEW)) as docket:
+        docket.register(destroy)
+        await docket.add(greet, key="honest")("ann")
+        (honest,) = await docket.engine.find(RunQuery(keys=("honest",)))
+        await docket.engine.schedule([NewRun(new_id(), "forged", "destroy", honest.payload)])
+        async with Worker(docket) as worker:
+            await worker.run_until_finished()
+        runs = {run.key: run.state for run in await docket.engine.find(RunQuery())}
+    assert runs == {"honest": State.COMPLETED, "forged": State.FAILED}
+    assert destroyed == []
 
 
 def test_a_signature_is_bound_to_codec_and_key():

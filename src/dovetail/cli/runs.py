@@ -201,7 +201,7 @@ def _contents(docket: Docket, run: Run, arguments: bool) -> dict[str, Any]:
     contents: dict[str, Any] = {}
     try:
         if arguments:
-            args, kwargs = docket.codec.load_call(types, run.payload)
+            args, kwargs = docket.codec.load_call(types, run.payload, run.task)
             contents["arguments"] = _plain({"args": args, "kwargs": kwargs})
         if run.result is not None and run.state == "completed":
             contents["result"] = _plain(docket.codec.load_result(types, run.result))

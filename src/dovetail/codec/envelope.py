@@ -4,8 +4,8 @@
     1p:...                        version 1, pickle
     1js:key:signature:{...}       signed: the id of the key, 43 letters of base64url, the body
 
-The signature covers version, codec, purpose (call, result or exception), key id and body, so that nothing can
-be changed and no result be passed off as a call.
+The signature covers version, codec, purpose (call, result or exception), key id, body and, of a call, the name of the
+task, so that nothing can be changed, no result be passed off as a call, and no call as one of another task.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Envelope:
         self._limits = limits
         self._keyring = keyring
 
-    def seal(self, letter: Letter, purpose: Purpose, body: bytes) -> bytes:
+    def seal(self, letter: Letter, purpose: Purpose, body: bytes, task: str = "") -> bytes:
         if len(body) > self._limits.size:
             raise TooLarge(f"it takes {len(body)} bytes of the {self._limits.size} allowed")
         if self._keyring is None:
             return b"1j:" + body if letter == "j" else b"1p:" + body
         key = self._keyring.signing
-        signature = key.sign(_signed(letter, purpose, key.id, body))
+        signature = key.sign(_signed(letter, purpose, task, key.id, body))
         return b"".join((b"1", letter.encode(), b"s:", key.id.encode(), b":", signature, b":", body))
 
-    def open(self, purpose: Purpose, data: bytes) -> tuple[Letter, bytes]:
+    def open(self, purpose: Purpose, data: bytes, task: str = "") -> tuple[Letter, bytes]:
         """The codec's letter and the body, which is as its writer signed it if this side has keys."""
         if self._keyring is None and data.startswith(b"1j:"):
             return "j", self._sized(data[3:])  # by far the most common, and the dearest to match
@@ -50,7 +50,7 @@ class Envelope:
             raise Refused("it is not a Dovetail payload")
         letter = _letter(header)
         body = self._sized(data[header.end() :])
-        self._check_signature(letter, purpose, header, body)
+        self._check_signature(letter, purpose, task, header, body)
         return letter, body
 
     def _sized(self, body: bytes) -> bytes:
@@ -58,7 +58,9 @@ class Envelope:
             raise Refused(f"it takes {len(body)} bytes of the {self._limits.size} allowed")
         return body
 
-    def _check_signature(self, letter: Letter, purpose: Purpose, header: re.Match[bytes], body: bytes) -> None:
+    def _check_signature(
+        self, letter: Letter, purpose: Purpose, task: str, header: re.Match[bytes], body: bytes
+    ) -> None:
         if header[3] is None:
             if self._keyring is not None and self._keyring.require_signature:
                 raise Refused("it is not signed, and this docket requires signatures")
@@ -66,7 +68,7 @@ class Envelope:
         if self._keyring is None:
             raise Refused("it is signed, and this docket has no keys to check it with")
         key_id = header[3].decode()
-        self._keyring.verify(key_id, _signed(letter, purpose, key_id, body), header[4])
+        self._keyring.verify(key_id, _signed(letter, purpose, task, key_id, body), header[4])
 
 
 def _letter(header: re.Match[bytes]) -> Letter:
@@ -79,5 +81,6 @@ def _letter(header: re.Match[bytes]) -> Letter:
     raise Refused("it was written with a codec that is not known here")
 
 
-def _signed(letter: Letter, purpose: Purpose, key_id: str, body: bytes) -> bytes:
-    return f"1{letter}s:{purpose}:{key_id}:".encode() + body
+def _signed(letter: Letter, purpose: Purpose, task: str, key_id: str, body: bytes) -> bytes:
+    about = f"{len(task)}:{task}" if task else ""
+    return f"1{letter}s:{purpose}:{key_id}:{about}".encode() + body

@@ -17,9 +17,15 @@ class Codec(Protocol):
 
     name: str
 
-    def dump_call(self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes: ...
+    def dump_call(
+        self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: str = ""
+    ) -> bytes:
+        """The call of a task; a signature holds for calls of that name alone."""
+        ...
 
-    def load_call(self, signature: CallTypes, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def load_call(
+        self, signature: CallTypes, data: bytes, task: str = ""
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
     def dump_result(self, signature: CallTypes, value: Any) -> bytes: ...
 

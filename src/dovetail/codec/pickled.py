@@ -33,17 +33,19 @@ class PickleCodec:
         self._envelope = Envelope(limits, signing)
         self._json = JsonCodec(limits, signing)
 
-    def dump_call(self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    def dump_call(
+        self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: str = ""
+    ) -> bytes:
         try:
-            return self._sealed("call", (args, dict(kwargs)))
+            return self._sealed("call", (args, dict(kwargs)), task)
         except TooLarge as refused:
             raise too_large(f"the arguments of {signature.name!r}", refused) from None
         except Exception as error:
             raise PayloadError(self._culprit(signature, args, kwargs)) from error
 
-    def load_call(self, signature: CallTypes, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def load_call(self, signature: CallTypes, data: bytes, task: str = "") -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
-            letter, body = self._envelope.open("call", data)
+            letter, body = self._envelope.open("call", data, task)
             if letter == "j":
                 return self._json.read_call(signature, body)
             return _as_call(self._unpickled(body))
@@ -91,8 +93,8 @@ class PickleCodec:
             raise unreadable("an exception", refused) from refused.__cause__
         return found
 
-    def _sealed(self, purpose: Purpose, value: Any) -> bytes:
-        return self._envelope.seal("p", purpose, self._pickle.dumps(value, protocol=_PROTOCOL))
+    def _sealed(self, purpose: Purpose, value: Any, task: str = "") -> bytes:
+        return self._envelope.seal("p", purpose, self._pickle.dumps(value, protocol=_PROTOCOL), task)
 
     def _unpickled(self, body: bytes) -> Any:
         try:

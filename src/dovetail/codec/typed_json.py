@@ -34,16 +34,18 @@ class JsonCodec:
 
     # Calls
 
-    def dump_call(self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    def dump_call(
+        self, signature: CallTypes, args: tuple[Any, ...], kwargs: Mapping[str, Any], task: str = ""
+    ) -> bytes:
         body = self._plain_call(args, kwargs) or self._typed_call(signature, args, kwargs)
         try:
-            return self._envelope.seal("j", "call", body)
+            return self._envelope.seal("j", "call", body, task)
         except TooLarge as refused:
             raise too_large(f"the arguments of {signature.name!r}", refused) from None
 
-    def load_call(self, signature: CallTypes, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def load_call(self, signature: CallTypes, data: bytes, task: str = "") -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
-            return self.read_call(signature, self._open("call", data))
+            return self.read_call(signature, self._open("call", data, task))
         except (Refused, RecursionError) as refused:
             raise unreadable(f"a call of {signature.name!r}", refused) from refused.__cause__
 
@@ -148,8 +150,8 @@ class JsonCodec:
     def load_exception(self, data: bytes) -> BaseException:
         raise UndecodablePayload(f"an exception cannot be read: {_PICKLED}")
 
-    def _open(self, purpose: Purpose, data: bytes) -> bytes:
-        letter, body = self._envelope.open(purpose, data)
+    def _open(self, purpose: Purpose, data: bytes, task: str = "") -> bytes:
+        letter, body = self._envelope.open(purpose, data, task)
         if letter != "j":
             raise Refused(_PICKLED)
         return body

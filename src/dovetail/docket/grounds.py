@@ -223,7 +223,7 @@ class Grounds:
         kwargs: dict[str, Any] = {}
         problem: DovetailError | None = None
         try:
-            args, kwargs = self.codec.load_call(types, run.payload)
+            args, kwargs = self.codec.load_call(types, run.payload, run.task)
         except DovetailError as error:
             problem = error  # it can still be seen, cancelled and counted
         execution: Execution[Any] = Execution(

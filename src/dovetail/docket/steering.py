@@ -185,7 +185,7 @@ class Steering(Scheduling):
         if args is None and kwargs is None:
             return None
         function, _, _ = self._task(name)
-        return deadletters.payload_of(self.codec, function, args, kwargs)
+        return deadletters.payload_of(self.codec, name, function, args, kwargs)
 
     # Striking
 

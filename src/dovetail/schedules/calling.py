@@ -68,7 +68,7 @@ def redrafted(
     if function is not None:
         task = Task.of(function)
         if args is None and kwargs is None:
-            positional, named = codec.load_call(task.types, call.payload)
+            positional, named = codec.load_call(task.types, call.payload, call.task)
         else:
             positional, named = checks.arguments(args, kwargs)
         kept = tags_of(call.headers) if tags is UNSET else tags

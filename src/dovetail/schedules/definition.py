@@ -92,13 +92,13 @@ class Definition(Noun, frozen=True):
         """The schedule itself, as the run that waits for its next time."""
         due = self.slot if self.paused is None else NEVER
         return NewRun(
-            new_id(), key_of(self.name), TASK, codec.dump_call(TYPES, (_encode(self).decode(),), {}), due, QUEUE,
-            PRIORITY, conflict=conflict, crash_limit=CRASHES, retention=NOTHING_KEPT,
+            new_id(), key_of(self.name), TASK, codec.dump_call(TYPES, (_encode(self).decode(),), {}, TASK), due,
+            QUEUE, PRIORITY, conflict=conflict, crash_limit=CRASHES, retention=NOTHING_KEPT,
         )  # fmt: skip
 
     @classmethod
     def read(cls, codec: Codec, payload: bytes) -> Definition:
-        (text,), _ = codec.load_call(TYPES, payload)
+        (text,), _ = codec.load_call(TYPES, payload, TASK)
         return _decode(text)
 
 

@@ -329,7 +329,7 @@ class Schedules:
         function = self._docket.tasks.get(definition.call.task)
         types = CallTypes.unknown(definition.call.task) if function is None else Task.of(function).types
         try:
-            return self._docket.codec.load_call(types, definition.call.payload)
+            return self._docket.codec.load_call(types, definition.call.payload, definition.call.task)
         except DovetailError:
             return None, None  # it can still be seen, altered and deleted
 

@@ -47,7 +47,7 @@ class Drafter:
     ) -> NewRun:
         """The run of a call. Without a key it is called by its id. Whatever it refers to it also waits for."""
         run_id = id or new_id()
-        payload = self.codec.dump_call(task.types, args, kwargs)
+        payload = self.codec.dump_call(task.types, args, kwargs, name)
         wants_results = False
         if MARK in payload:
             referred = [each.name for each in references_in(*args, *kwargs.values())]

@@ -107,7 +107,7 @@ class Runner:
             return Settle(claim, State.FAILED, failure=failure_of(error))
         try:
             types = stage.task.types if claim.task in self._tasks else CallTypes.unknown()
-            args, kwargs = self._codec.load_call(types, claim.payload)
+            args, kwargs = self._codec.load_call(types, claim.payload, claim.task)
         except Exception as error:
             logger.error("the run %r cannot be read: %s", claim.key, error)
             self.telemetry.unstarted(claim)
