@@ -133,6 +133,12 @@ def test_help_fits_into_80_columns_and_cuts_nothing_off(command: tuple[str, ...]
     assert not re.search(r"-\w+ <(?:str|int|list)", told)  # options' values are named, not their types in Python
 
 
+def test_a_folder_is_said_to_be_one(folder: Path) -> None:
+    said = run(("status", "--url", f"sqlite:///{folder}"))
+    assert (said.code, len(said.err.splitlines())) == (4, 1)
+    assert "it is a folder, name a file in it" in said.err
+
+
 async def test_a_reader_that_goes_away_is_no_error(docket: Docket, url: str) -> None:
     await docket.add_many([docket.call(count, key=f"{number:0>500}")(number) for number in range(400)])
     command = f"{sys.executable} -m dovetail ls --limit 400 --url '{url}' --docket tests | head -1"

@@ -59,7 +59,7 @@ def list_schedules(url: Url = None, docket: DocketName = None, as_json: AsJson =
     else:
         print_table(
             ["NAME", "TASK", "TIMES", "NEXT"],
-            [(each.name, each.task, _when(each), each.next_time or "paused") for each in schedules],
+            [(each.name, each.task, _when(each), _moment(each.next_time) or "paused") for each in schedules],
         )
 
 
@@ -95,6 +95,8 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a schedule of a task that one of the collections has."""
+    if (cron is None) == (every is None):
+        raise typer.BadParameter("say when: with --cron or with --every, and one of them")
     positional, named = _arguments(args, kwargs)
     options = _given(
         cron=cron, every=every, tz=tz, overlap=overlap, misfire=misfire, until=until, queue=queue,
@@ -243,13 +245,13 @@ def _lines(schedule: Schedule) -> list[tuple[str, object]]:
         ("task", schedule.task),
         ("arguments", _called_with(schedule)),
         ("when", _when(schedule)),
-        ("next", schedule.next_time or "never: it is paused"),
-        ("last", schedule.last_time),
+        ("next", _moment(schedule.next_time) or "never: it is paused"),
+        ("last", _moment(schedule.last_time)),
         ("last run", schedule.last_key),
-        ("paused", None if paused is None else f"since {paused.since}"),
+        ("paused", None if paused is None else f"since {_moment(paused.since)}"),
         ("reason", paused and paused.reason),
         ("owner", paused and paused.owner),
-        ("until", schedule.until),
+        ("until", _moment(schedule.until)),
         ("overlap", schedule.overlap),
         ("misfire", schedule.misfire),
         ("queue", schedule.queue),
@@ -269,6 +271,11 @@ def _called_with(schedule: Schedule) -> str:
 
 def _when(schedule: Schedule) -> str:
     return f"every {schedule.every}" if schedule.cron is None else f"{schedule.cron} ({schedule.tz})"
+
+
+def _moment(when: datetime | None) -> str | None:
+    """A moment on the clocks of the schedule's own zone, and how far from now that is."""
+    return None if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z} ({times.relative(when, times.now())})"
 
 
 def _say(text: str) -> None:

@@ -151,7 +151,7 @@ class Schedules:
             else:
                 raise DuplicateSchedule(
                     f"there is a schedule {wanted.name!r} already, and it is not the same; alter it with"
-                    " schedules.change(), or add it with replace=True"
+                    " schedules.change(), or add it with replace=True (--replace)"
                 )
         raise _too_busy(wanted.name)
 

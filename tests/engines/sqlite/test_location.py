@@ -115,11 +115,6 @@ async def test_a_folder_that_cannot_be_written_is_refused(opened: Opened, folder
     folder.chmod(0o700)
 
 
-async def test_a_folder_is_refused_as_one(opened: Opened, path: Path) -> None:
-    path.mkdir()
-    assert "it is a folder, name a file in it" in await refusal(opened, path, EngineUnavailable)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
 async def test_a_file_that_cannot_be_written_is_refused(opened: Opened, path: Path) -> None:
     path.touch(0o400)
