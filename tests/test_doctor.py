@@ -119,6 +119,24 @@ async def test_a_task_that_no_worker_knows(still: Docket) -> None:
     assert await found(still, "tasks.unknown") is None
 
 
+async def test_a_task_that_was_put_back_because_no_worker_knows_it(still: Docket) -> None:
+    await still.engine.schedule([a_run(task="vanished")])
+    await beat(still)
+    (claim,) = (await still.engine.claim("ann", 1, lease=LEASE)).claims
+    await still.engine.finish([Requeue(claim, claim.attempt, timedelta(minutes=1))])
+    assert await severity(still, "tasks.unknown") is Severity.PROBLEM
+    await beat(still, "bob", has_fallback=True)
+    assert await found(still, "tasks.unknown") is None
+
+
+async def test_schedules_are_known_and_taken_by_every_worker(still: Docket, clock: VirtualClock) -> None:
+    await still.schedules.add("often", "trace", every=timedelta(minutes=1))("hello")
+    clock.jump(2 * MINUTE)
+    await beat(still, queues=("mail",))
+    assert await found(still, "tasks.unknown") is None
+    assert await found(still, "queues.unserved") is None
+
+
 async def test_a_paused_queue_with_work_in_it(still: Docket) -> None:
     await still.pause("mail", "the provider is down")
     assert await found(still, "queues.paused") is None

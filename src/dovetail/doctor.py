@@ -13,9 +13,10 @@ from dovetail.engine.finding import note, ok, problem, some, warning
 from dovetail.errors import DovetailError, UsageError
 from dovetail.model import Finding, Glance, Hold, HoldKind, QueueGlance, Repair, RunQuery, State, WorkerInfo
 from dovetail.model.glance import KEPT, SHOWN
+from dovetail.schedules import QUEUE, is_tick
 
 SAMPLE = 500
-"""Queued runs of which the tasks are looked at."""
+"""Runs of which the tasks are looked at: so many that are queued, and so many that are scheduled."""
 SKEW, GRAVE_SKEW = timedelta(seconds=1), timedelta(seconds=10)
 """How far this host's clock may be from the store's; and how far is a problem."""
 LAPSED = timedelta(seconds=60)
@@ -44,7 +45,7 @@ class Seen:
     offset: timedelta  # how far the store's clock is ahead of this host's
     unsure: timedelta  # and how far that may be wrong
     silence: timedelta  # after which a worker counts as dead
-    tasks: Counter[str] = field(default_factory=Counter[str])  # of some that are queued
+    tasks: Counter[str] = field(default_factory=Counter[str])  # of some that are queued, or were put back
 
     @property
     def now(self) -> datetime:
@@ -66,7 +67,8 @@ class Seen:
         return {hold.queue: hold for hold in self.holds if hold.kind is HoldKind.PAUSE and hold.queue is not None}
 
     def takers(self, queue: str) -> list[WorkerInfo]:
-        return [each for each in self.alive if not each.queues or queue in each.queues]
+        # Schedules are everybody's, whichever queues a worker takes.
+        return [each for each in self.alive if not each.queues or queue in (*each.queues, QUEUE)]
 
 
 # Looking and mending
@@ -98,13 +100,17 @@ async def _look(engine: Engine, clock: Clock, silence: timedelta) -> Seen:
     glance = await glance_of(engine)
     after = clock.microseconds()
     queued = (await engine.find(RunQuery(states=(State.QUEUED,), limit=SAMPLE))).items if glance.queued else []
+    later = any(each.scheduled for each in glance.queues)
+    scheduled = (await engine.find(RunQuery(states=(State.SCHEDULED,), limit=SAMPLE))).items if later else []
+    # A worker that does not know a task puts it back for a while: it is rarely seen in the queue.
+    put_back = [run for run in scheduled if run.epoch > 0 and not run.errors]
     return Seen(
         glance,
         await engine.holds(),
         offset=glance.at - from_microseconds((before + after) // 2),
         unsure=timedelta(microseconds=(after - before) / 2),
         silence=silence,
-        tasks=Counter(run.task for run in queued),
+        tasks=Counter(run.task for run in (*queued, *put_back) if not is_tick(run)),
     )
 
 
@@ -215,14 +221,14 @@ def _unserved(seen: Seen) -> Iterator[Finding]:
 
 
 def _unknown_tasks(seen: Seen) -> Iterator[Finding]:
-    if not seen.alive:
+    if not seen.alive or any(each.has_fallback for each in seen.alive):
         return
     known = frozenset[str]().union(*(each.tasks for each in seen.alive))
     unknown = [task for task in sorted(seen.tasks) if task not in known]
     if unknown:
         yield problem(
             "tasks.unknown",
-            f"queued tasks that no worker knows: {some(unknown)}",
+            f"tasks are due that no worker knows: {some(unknown)}",
             "start workers with these tasks (--tasks module:collection), or cancel the runs; until then they wait",
         )
 

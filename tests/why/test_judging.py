@@ -177,6 +177,11 @@ def test_a_worker_that_has_just_died_does_not_take_its_own_run_over() -> None:
         assert "takes it over when it next looks" in why(lapsed, died, successor).causes[0].text
 
 
+def test_a_run_that_waits_for_what_left_no_record_waits_for_ever() -> None:
+    answer = why(a_run(state=State.WAITING, parents=("gone",)), ANN)
+    assert str(answer) == "It waits for 1 run that left no record, and so for ever: cancel it."
+
+
 def test_a_parent_whose_record_is_gone_is_named_by_its_id() -> None:
     run = a_run(state=State.CANCELLED, finished=NOW - SECOND, doomed_by="gone")
     answer = why(run)

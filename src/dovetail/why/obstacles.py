@@ -20,7 +20,13 @@ def parents(facts: Facts, run: Run) -> Iterator[Cause]:
     known = [facts.relatives[each] for each in run.parents if each in facts.relatives]
     unmet = [each for each in known if not each.state.is_terminal]
     failed = [each for each in known if each.state in (State.FAILED, State.CANCELLED)]
-    text = f"It waits for {words.listed([_parent(each) for each in unmet])}." if unmet else "It waits for other runs."
+    gone = [each for each in run.parents if each not in facts.relatives]
+    if unmet:
+        text = f"It waits for {words.listed([_parent(each) for each in unmet])}."
+    elif gone and not known:
+        text = f"It waits for {words.count(len(gone), 'run')} that left no record, and so for ever: cancel it."
+    else:
+        text = "It waits for other runs."
     if failed:
         text += f" Of those that are over, {words.listed([_parent(each) for each in failed])}."
     states = {each.key: each.state for each in known}
