@@ -77,6 +77,11 @@ def test_a_worker_that_takes_other_queues_does_not_count_as_free() -> None:
     assert why(a_run(), BUSY, ANN.but(id="2", queues=("mail",))).codes == (CauseCode.WORKERS_BUSY,)
 
 
+def test_a_schedule_is_everybodys() -> None:
+    tick = a_run(task="dovetail.schedule", queue="dovetail.schedules")
+    assert why(tick, ANN.but(queues=("mail",))).codes == (CauseCode.READY,)
+
+
 def test_a_worker_whose_loop_is_blocked_is_busy() -> None:
     blocked = ANN.but(blocked=Blockage("jobs.py:7 in crunch", NOW - MINUTE, "other"))
     answer = why(a_run(), blocked)

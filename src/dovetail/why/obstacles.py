@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.holds import Strike
 from dovetail.model import LimitUse, Run, State, WorkerInfo
+from dovetail.schedules import is_tick
 from dovetail.why import words
 from dovetail.why.answers import Cause, CauseCode
 from dovetail.why.facts import Facts
@@ -137,7 +138,7 @@ def workers(facts: Facts, run: Run) -> Iterator[Cause]:
             f" {words.listed([repr(queue) for queue in queues])}.",
             {"queue": run.queue, "workers": names, "queues": queues},
         )
-    elif not any(run.task in worker.tasks or worker.has_fallback for worker in takers):
+    elif not is_tick(run) and not any(run.task in worker.tasks or worker.has_fallback for worker in takers):
         elsewhere = [worker.name for worker in alive if run.task in worker.tasks]
         hint = (
             f" Others know it, but do not take the queue: {words.listed([repr(name) for name in elsewhere])}."
@@ -158,7 +159,8 @@ def _nobody(facts: Facts) -> Cause:
 
 
 def _takers(facts: Facts, run: Run) -> list[WorkerInfo]:
-    return [worker for worker in facts.workers if not worker.queues or run.queue in worker.queues]
+    # Schedules are everybody's, whichever queues a worker takes, and whichever tasks it knows.
+    return [worker for worker in facts.workers if is_tick(run) or not worker.queues or run.queue in worker.queues]
 
 
 def limits(facts: Facts, run: Run) -> Iterator[Cause]:
