@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
-from dovetail.model import Conflict, Limit, Revival, Settle, State
+from dovetail.model import Conflict, EventKind, Limit, Revival, Settle, State, Topic
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     AT_ONCE,
@@ -33,6 +33,7 @@ from dovetail.testing.conformance.vocabulary import (
     take,
     take_one,
 )
+from dovetail.testing.conformance.watching import hear
 
 
 class Reviving(Fixtures):
@@ -186,6 +187,28 @@ class Reviving(Fixtures):
         one, two = await start(engine, a_run("1"), a_run("2"))
         await fail(engine, one)
         assert await revive(engine, two.id, one.id, "nobody") == [False, True, False]
+
+    async def test_a_large_batch_of_all_kinds_is_revived(self, engine: Engine) -> None:
+        slots = (Limit("slots", 100),)
+        runs = [a_run(f"{n}", group="g" if n % 3 else None, limits=slots if n % 2 else ()) for n in range(60)]
+        claims = await start(engine, *runs)
+        await place(engine, a_run("child", after=(runs[5].id,)))
+        await fail(engine, *claims)
+        await place(engine, a_run("7"))
+        ids = [run.id for run in runs]
+        expected = [n != 7 for n in range(60)]
+        assert await revive(engine, *ids, ids[0], "nobody") == [*expected, False, False]
+        again = await take(engine, 100)
+        assert sorted(keys(again), key=int) == [f"{n}" for n in range(60)]
+        assert await state_of(engine, "child") is State.WAITING
+
+    async def test_whoever_watches_hears_of_a_revival(self, engine: Engine) -> None:
+        claim = await start_one(engine, a_run())
+        await fail(engine, claim)
+        async with engine.watch(Topic(EventKind.STATE)) as events:
+            await revive(engine, claim.id)
+            event = await hear(events)
+        assert (event.key, event.id, event.state) == ("a", claim.id, State.QUEUED)
 
     async def test_reviving_nothing_is_nothing(self, engine: Engine) -> None:
         assert await engine.revive([]) == []

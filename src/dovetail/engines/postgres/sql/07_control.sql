@@ -226,6 +226,7 @@ DECLARE
     revival jsonb;
     keys text[];
     have_children boolean;
+    done jsonb; -- the ids of those that went back together
 BEGIN
     PERFORM begin_telling(of_docket);
     SELECT array_agg(COALESCE(over.key, over.id)), bool_or(over.children > 0) INTO keys, have_children
@@ -240,14 +241,59 @@ BEGIN
     ELSE
         PERFORM lock_keys(of_docket, keys);
     END IF;
+    done := to_jsonb(revive_all(of_docket, now, ARRAY(
+        SELECT each->>'id' FROM jsonb_array_elements(revivals) AS each WHERE NOT each ? 'size'
+    )));
     FOR revival IN SELECT * FROM jsonb_array_elements(revivals) LOOP
-        answers := answers || revive_one(
+        answers := answers || ((NOT revival ? 'size' AND done ? (revival->>'id')) OR revive_one(
             of_docket, now, revival->>'id',
             CASE WHEN revival ? 'size' THEN substr(payloads, (revival->>'start')::integer, (revival->>'size')::integer) END,
             COALESCE(have_children, false)
-        );
+        ));
     END LOOP;
     RETURN '{"answers":' || to_json(answers) || ',' || news(of_docket) || '}';
+END
+$$;
+
+-- Put back to work, all in one go, those of these runs that nothing can stand in the way of: they are not in a group, wait
+-- for none, none hang on them, and nobody else has their key. Their ids.
+CREATE OR REPLACE FUNCTION revive_all(of_docket bigint, now bigint, ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    plain text[];
+BEGIN
+    plain := ARRAY(
+        SELECT id FROM (
+            SELECT over.id, over.key, COUNT(*) OVER (PARTITION BY COALESCE(over.key, over.id)) AS namesakes
+            FROM unnest(ids) AS asked (id) CROSS JOIN LATERAL (
+                SELECT ended.id, ended.key FROM ended
+                WHERE docket = of_docket AND ended.id = asked.id AND expires + 0 > now AND children = 0 AND tribe IS NULL
+                FOR UPDATE
+            ) AS over
+        ) AS kept
+        WHERE namesakes = 1
+            AND NOT EXISTS (SELECT FROM edge WHERE docket = of_docket AND child = kept.id OFFSET 0)
+            AND NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND run.key = COALESCE(kept.key, kept.id) OFFSET 0)
+            AND NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND run.id = kept.key AND run.key IS NULL OFFSET 0)
+    );
+    IF plain = '{}' THEN
+        RETURN plain;
+    END IF;
+    WITH was AS (
+        DELETE FROM ended WHERE docket = of_docket AND id = ANY (plain) RETURNING ended.*
+    )
+    INSERT INTO run (
+        docket, id, key, task, queue, priority, state, due, created, attempt, epoch, crash_limit, place, keep_completed,
+        keep_failed, keep_cancelled, keep_archived, keep_most, weight, limits, headers, after_failure, failures, payload
+    )
+    SELECT of_docket, id, key, task, queue, priority, 'queued', now, created, 1, epoch + 1, crash_limit,
+        place_of(of_docket, queue, NULL, NULL), keep_completed, keep_failed, keep_cancelled, keep_archived, keep_most,
+        weight, limits, headers, after_failure, failures, payload
+    FROM was;
+    PERFORM note_work();
+    IF is_telling() THEN
+        PERFORM tell_state(id, key, 'queued', now) FROM run WHERE docket = of_docket AND id = ANY (plain);
+    END IF;
+    RETURN plain;
 END
 $$;
 
