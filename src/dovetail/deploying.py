@@ -21,7 +21,7 @@ from dovetail.errors import DovetailError, WrongArgument
 from dovetail.model import PENDING, Run, RunQuery
 from dovetail.tasks import Task, TaskFunction
 
-PAGE = 1000
+PAGE = 5000
 EXAMPLES = 5
 OWN = "dovetail."
 """How the names of tasks begin that Dovetail itself schedules: every worker knows its own."""

@@ -193,6 +193,23 @@ async def test_the_work_of_a_step_of_clearing_does_not_grow_with_the_backlog(
         plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
 
 
+@pytest.mark.timeout(300)
+async def test_the_work_of_a_revival_does_not_grow_with_what_is_over(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    values = {"docket": docket, "kind": "kept", "expires": FAR, "archived": None, "most": None, "count": 100_000}
+    await asyncio.to_thread(plain.execute, OVER.encode(), values)
+    for step in range(3):
+        revivals = json.dumps([{"id": f"kept{n}"} for n in range(step * WANT + 1, (step + 1) * WANT + 1)])
+        ((answer,),) = explained.rows("SELECT dovetail.revive(%s::bigint, NULL, %s::jsonb, '')", docket, revivals)
+        assert json.loads(answer)["answers"] == [True] * WANT
+        check(explained.plans, 60 * WANT)
+    for table in ("run", "ended"):
+        plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
+
+
 async def test_a_run_that_starts_while_it_is_about_to_be_cleared_goes_on(
     postgres_url: str, plain: psycopg.Connection[Any]
 ) -> None:

@@ -27,26 +27,56 @@ end
 
 local function holds_key(run) return ((' ' .. (read(LIVE, run.key) or '') .. ' '):find(' ' .. run.id .. ' ', 1, true)) end
 
+-- The sets of runs in which a run has to stand: {set, member, score} of each.
+local function places_of(run)
+    local places = { { ALL, run.id, run.seq } }
+    local set, member, score = standing_of(run)
+    if set then places[2] = { set, member, score } end
+    if run.key then places[#places + 1] = { NAMES, name_entry(run), 0 } end
+    return places
+end
+
+-- Which of the places of some runs they do not stand in, by set and member. Each set is asked once for all of them.
+local function missing_from(places_by_run)
+    local wanted, missing = {}, {}
+    for _, places in ipairs(places_by_run) do
+        for _, place in ipairs(places) do
+            local set = place[1]
+            wanted[set] = wanted[set] or {}
+            table.insert(wanted[set], place[2])
+        end
+    end
+    for set, members in pairs(wanted) do
+        missing[set] = {}
+        for from = 1, #members, AT_ONCE do
+            local some = { unpack(members, from, math.min(from + AT_ONCE - 1, #members)) }
+            for n, score in ipairs(call('ZMSCORE', set, unpack(some))) do
+                if not score then missing[set][some[n]] = true end
+            end
+        end
+    end
+    return missing
+end
+
 -- Let a run stand wherever it should. Whether it did not.
-local function put_back(run)
+local function put_back(run, places, missing)
     local is_lost = false
-    local function see_to(set, member, score)
-        if not call('ZSCORE', set, member) then
-            put(set, member, score)
+    for _, place in ipairs(places) do
+        if missing[place[1]][place[2]] then
+            put(place[1], place[2], place[3])
             is_lost = true
         end
     end
-    local set, member, score = standing_of(run)
-    if set then see_to(set, member, score) end
-    see_to(ALL, run.id, run.seq)
-    if run.key then see_to(NAMES, name_entry(run), 0) end
     if is_over(run) then return is_lost end
     if run.key and not holds_key(run) then
         hold_key(run)
         is_lost = true
     end
     if run.parked then
-        see_to(PARKED, run.parked, 0)
+        if not call('ZSCORE', PARKED, run.parked) then
+            put(PARKED, run.parked, 0)
+            is_lost = true
+        end
     elseif run.state ~= 'waiting' and not is_listed(run.queue) then
         entered[run.queue], is_lost = true, true
     end
@@ -67,12 +97,17 @@ local steps = {}
 
 function steps.records(cursor)
     local page = call('HSCAN', RUN, cursor, 'COUNT', AT_A_TIME)
-    local lost, orphans, calls, turns = 0, {}, 0, {}
+    local runs, places, lost, orphans, calls, turns = {}, {}, 0, {}, 0, {}
     for n = 1, #page[2], 2 do
         local id = page[2][n]
         if known[id] == nil then known[id] = unpacked(id, page[2][n + 1]) end
-        local run = known[id]
-        if put_back(run) then lost = lost + 1 end
+        runs[#runs + 1] = known[id]
+        places[#places + 1] = places_of(known[id])
+    end
+    local missing = missing_from(places)
+    for n, run in ipairs(runs) do
+        local id = run.id
+        if put_back(run, places[n], missing) then lost = lost + 1 end
         if waits_for_nobody(run) then orphans[#orphans + 1] = name_of(run) end
         if not is_over(run) and call('HEXISTS', CALL, id) == 0 then calls = calls + 1 end
         if run.turn and run.state == 'queued' then turns[run.turn] = (turns[run.turn] or 0) + 1 end
