@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from dovetail import ConcurrencyLimit, Cron, Debounce, Docket, Perpetual, Retry, UsageError, Worker, WrongArgument
-from dovetail.clock import VirtualClock
+from dovetail.clock import LAST, VirtualClock
 from dovetail.model import State
 from dovetail.worker.seeder import Seeder
 from tests.by_hand import ByHand, finish, run_of
@@ -239,6 +239,11 @@ async def test_a_seed_that_comes_again_does_not_put_the_run_off(
 async def test_a_call_for_a_time_settles_from_that_time_on(still: Docket, clock: VirtualClock, ahead: timedelta):
     planned = await still.add(reindex, when=clock.now() + ahead)()
     assert (await run_of(still, key=planned.key)).due == clock.now() + ahead + SETTLE
+
+
+async def test_a_call_for_the_end_of_time_stays_there(still: Docket):
+    planned = await still.add(reindex, when=LAST)()
+    assert (await run_of(still, key=planned.key)).due == LAST
 
 
 async def test_a_call_without_the_argument_is_refused(still: Docket):

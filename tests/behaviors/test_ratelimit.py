@@ -18,6 +18,7 @@ from dovetail import (
     UsageError,
     Worker,
     WrongArgument,
+    task,
 )
 from dovetail.clock import VirtualClock
 from dovetail.model import State
@@ -193,6 +194,40 @@ async def test_several_limits_must_all_have_room(still: Docket, by_hand: ByHand,
     assert await started(by_hand) == []
     clock.jump(50 * SECOND)
     assert await started(by_hand) == ["b", "d"]
+
+
+@pytest.mark.parametrize("long_first", [True, False])
+async def test_each_of_two_windows_counts_a_start_once(
+    still: Docket, by_hand: ByHand, clock: VirtualClock, long_first: bool
+):
+    windows = [RateLimit(4, per=60 * SECOND), RateLimit(3, per=PER)]
+
+    @task(behaviors=windows if long_first else windows[::-1])
+    async def both() -> None: ...
+
+    await add_all(still, *[(both,)] * 6)
+    assert await started(by_hand) == ["a", "b", "c"]
+    clock.jump(PER)
+    assert await started(by_hand) == ["d"]
+    clock.jump(PER)
+    assert await started(by_hand) == []
+    why = await still.why("e")
+    assert "per=0:01:00 (RateLimit of 'both')" in str(why)
+    clock.jump(40 * SECOND)
+    assert await started(by_hand) == ["e", "f"]
+
+
+async def test_tasks_share_two_windows_of_one_scope_in_whatever_order(still: Docket, by_hand: ByHand):
+    windows = [RateLimit(2, per=60 * SECOND, scope="api"), RateLimit(5, per=PER, scope="api")]
+
+    @task(behaviors=windows)
+    async def one() -> None: ...
+
+    @task(behaviors=windows[::-1])
+    async def other() -> None: ...
+
+    await add_all(still, (one,), (other,), (one,), (other,))
+    assert await started(by_hand) == ["a", "b"]
 
 
 async def test_a_start_that_another_limit_prevents_does_not_count(still: Docket, by_hand: ByHand):

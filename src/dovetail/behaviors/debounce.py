@@ -7,7 +7,8 @@ from datetime import timedelta
 from dovetail import checks
 from dovetail.behaviors.base import Arguments
 from dovetail.behaviors.limits import Keyed
-from dovetail.model import Conflict, NewRun
+from dovetail.clock import LAST
+from dovetail.model import Conflict, Due, NewRun
 
 
 class Debounce(Keyed):
@@ -33,4 +34,11 @@ class Debounce(Keyed):
         if unfit or draft.conflict is not Conflict.KEEP:
             return draft
         key = self.key_for(draft.task, arguments)
-        return draft.but(key=key, due=draft.due + self.settle, conflict=Conflict.POSTPONE)
+        return draft.but(key=key, due=_after(draft.due, self.settle), conflict=Conflict.POSTPONE)
+
+
+def _after(due: Due, settle: timedelta) -> Due:
+    try:
+        return due + settle
+    except OverflowError:  # past the last moment that there is
+        return LAST

@@ -86,7 +86,18 @@ class Limiting(Keyed):
     def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
         if self.argument is not None and self.argument not in arguments:
             return draft  # the call does not fit the task: the attempt will say so
-        return draft.but(limits=(*draft.limits, self.limit(self.key_for(draft.task, arguments))))
+        return draft.but(limits=_with(self.limit(self.key_for(draft.task, arguments)), draft.limits))
+
+
+def _with(limit: Limit, others: tuple[Limit, ...]) -> tuple[Limit, ...]:
+    """A limit among others. Starts are counted by key, so of two windows under one key the longer gets its own, in
+    whatever order they were declared: otherwise every start would count twice for both."""
+    twin = next((each for each in others if each.key == limit.key), None)
+    if twin is None or twin.window is None or limit.window is None:
+        return (*others, limit)
+    shorter, longer = (twin, limit) if twin.window <= limit.window else (limit, twin)
+    apart = longer.but(key=_fitting(f"{longer.key}:per={longer.window}"))
+    return _with(apart, (*(each for each in others if each is not twin), shorter))
 
 
 def _written(value: Any, argument: str, task: str) -> str:

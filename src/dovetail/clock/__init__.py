@@ -1,11 +1,12 @@
 """Time: the real one, and one that tests advance."""
 
 from dovetail.clock.system import LEAP, SYSTEM_CLOCK, Clock, SystemClock
-from dovetail.clock.times import EPOCH, duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.clock.times import EPOCH, LAST, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.clock.virtual import VirtualClock
 
 __all__ = [
     "EPOCH",
+    "LAST",
     "LEAP",
     "SYSTEM_CLOCK",
     "Clock",
