@@ -358,7 +358,7 @@ async def test_what_cannot_go_again_says_why(still: Docket, by_hand: ByHand, let
     ("arguments", "message"),
     [
         ({"task": ""}, "task must not be empty"),
-        ({"task": 5}, "function must be a function, not int 5"),
+        ({"task": 5}, "task must be a function, not int 5"),
         ({"queue": 5}, "queue must be text"),
         ({"group": ""}, "group must not be empty"),
         ({"error": 5}, "error must be text"),

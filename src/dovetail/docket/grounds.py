@@ -205,8 +205,10 @@ class Grounds:
             self.register(function)
         return function, task.name, task
 
-    def _name_of(self, task: TaskFunction | str | None) -> str | None:
-        return task if task is None or isinstance(task, str) else self._task(task)[1]
+    def _name_of(self, task: TaskFunction | str | None, argument: str = "task") -> str | None:
+        if task is None or isinstance(task, str):
+            return task
+        return self._task(checks.callable_task(task, argument))[1]
 
     # Handles
 

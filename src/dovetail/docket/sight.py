@@ -97,7 +97,7 @@ class Sight(Grounds):
 
     def _names_of(self, tasks: Iterable[TaskFunction | str]) -> tuple[str, ...]:
         members = checks.members(tasks, "tasks must be a list of functions or names", but=(str,))
-        return tuple(checks.text(self._name_of(each), "each of tasks") for each in members)
+        return tuple(checks.text(self._name_of(each, "each of tasks"), "each of tasks") for each in members)
 
     async def graph(self, key: str | Execution[Any], *, at_most: int = 10_000) -> Graph:
         """What hangs on what: the run of a key, all that it waits for, and all that hangs on those, to any depth."""
