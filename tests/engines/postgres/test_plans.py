@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from dovetail.clock import SYSTEM_CLOCK
-from dovetail.engines.postgres import PostgresEngine
-from dovetail.model import Finished, NewRun, Settle, State, new_id
+from dovetail.engines.postgres import PostgresEngine, sight
+from dovetail.model import Finished, NewRun, RunQuery, Settle, State, new_id
 
 WANT = 100
 BACKLOG = """
@@ -60,6 +60,11 @@ class Explained:
     def rows(self, statement: str, *values: Any) -> list[Any]:
         self._said.clear()
         return self._connection.execute(statement.encode(), values).fetchall()
+
+    def numbered(self, statement: str, values: list[Any]) -> list[Any]:
+        """The same for a statement whose values are $1, $2 and so on."""
+        self._said.clear()
+        return psycopg.RawCursor(self._connection).execute(statement.encode(), values).fetchall()
 
     @property
     def plans(self) -> list[str]:
@@ -223,6 +228,45 @@ async def test_a_run_that_starts_while_it_is_about_to_be_cleared_goes_on(
         ).fetchall()
         assert json.loads(answer)["cleared"] == 0
         assert await engine.finish([Settle(claim, State.COMPLETED)]) == [Finished.DONE]
+
+
+async def test_a_backlog_on_a_full_limit_is_parked_hundreds_at_a_time(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, 10_000, 1)
+    limits = json.dumps([{"key": "slots", "capacity": 1, "span": None, "drop": False}])
+    plain.execute("UPDATE dovetail.run SET limits = %s::jsonb WHERE docket = %s", (limits, docket))
+    rows = explained.rows("SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', 4, '{}', 30000000)", docket)
+    assert len(rows) == 2, "one has the slot; the last row says how long to wait"
+    assert len(explained.plans) < 100
+    parked = plain.execute("SELECT COUNT(*) FROM dovetail.run WHERE docket = %s AND parked_on = 'slots'", (docket,))
+    ((count,),) = parked.fetchall()
+    assert 400 < count < 1_500
+    plain.execute("DELETE FROM dovetail.run WHERE docket = %s", (docket,))
+    plain.execute("DELETE FROM dovetail.slot WHERE docket = %s", (docket,))
+
+
+@pytest.mark.parametrize("after", ["", "queued20000"])
+async def test_a_page_of_children_is_read_without_the_others(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "_ID", re.compile(".*"))  # the ids here are no UUIDs
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, 50_000, 1)
+    plain.execute(
+        "INSERT INTO dovetail.edge SELECT %s, 'parent', 'queued' || n, false FROM generate_series(1, 30000) AS n",
+        (docket,),
+    )
+    query = RunQuery(parent="parent", limit=WANT, cursor=after or None)
+    statement = sight.page_of(query, docket, 0)
+    rows = explained.numbered(sight.select(statement, query, "dovetail"), statement.values)
+    assert len(rows) == WANT + 1
+    check(explained.plans, 20 * WANT)
+    for table in ("run", "edge"):
+        plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
 
 
 def test_a_heartbeat_writes_no_index(plain: psycopg.Connection[Any]) -> None:
