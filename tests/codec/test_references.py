@@ -57,7 +57,7 @@ def test_a_malformed_reference_is_refused(inner: bytes) -> None:
 def test_results_take_the_place_of_references() -> None:
     results = {REFERENCE: 1, BY_KEY: [2]}
     value = [REFERENCE, (BY_KEY, "x"), {"a": REFERENCE}, {REFERENCE}, frozenset({REFERENCE}), 5]
-    assert resolved(value, results) == [1, ([2], "x"), {"a": 1}, {1}, frozenset({1}), 5]
+    assert resolved(value, results.__getitem__) == [1, ([2], "x"), {"a": 1}, {1}, frozenset({1}), 5]
 
 
 def test_references_are_found_in_any_depth() -> None:

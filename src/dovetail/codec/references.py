@@ -6,7 +6,7 @@ that a look at the bytes tells a payload that may hold references from all the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -89,14 +89,14 @@ def refers_in(*values: Any) -> Iterator[Refers]:
             yield from refers_in(*cast("dict[Any, Any]", value).values())
 
 
-def resolved(value: Any, results: Mapping[Reference, Any]) -> Any:
-    """The value, with the results in the place of the references."""
+def resolved(value: Any, result_of: Callable[[Reference], Any]) -> Any:
+    """The value, with results in the place of the references."""
     if isinstance(value, Reference):
-        return results[value]
+        return result_of(value)
     kind = kind_of(value)
     if kind in _COLLECTIONS:
-        members: list[Any] = [resolved(each, results) for each in value]
+        members: list[Any] = [resolved(each, result_of) for each in value]
         return _COLLECTIONS[kind](members)
     if kind is dict:
-        return {key: resolved(each, results) for key, each in cast("dict[Any, Any]", value).items()}
+        return {key: resolved(each, result_of) for key, each in cast("dict[Any, Any]", value).items()}
     return value

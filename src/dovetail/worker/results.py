@@ -77,15 +77,15 @@ class Results:
         self, claim: Claim, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a claim, complete; an error that names the run of which there is no result."""
-        wanted = list(dict.fromkeys(references_in(*args, *kwargs.values())))
-        if not wanted:
-            return args, kwargs
         brought = {result.id: result for result in claim.results}
-        results = {each: self._loaded(brought[each.name]) for each in wanted if each.name in brought}
-        if missing := [each for each in wanted if each not in results]:
-            runs = await self._parents(claim, missing)
-            results |= {each: self._result(claim, each, runs.get(each)) for each in missing}
-        return resolved(args, results), resolved(kwargs, results)
+        missing = [each for each in references_in(*args, *kwargs.values()) if each.name not in brought]
+        found = await self._parents(claim, list(dict.fromkeys(missing))) if missing else {}
+
+        def result_of(reference: Reference) -> Any:
+            result = brought.get(reference.name) or self._result(claim, reference, found.get(reference))
+            return self._loaded(result)
+
+        return resolved(args, result_of), resolved(kwargs, result_of)
 
     async def _parents(self, claim: Claim, wanted: list[Reference]) -> dict[Reference, Run]:
         # What was called by its id is found by that: a call without a key is.
@@ -100,7 +100,7 @@ class Results:
             found |= {each: by_key[each.key] for each in wanted if each not in found and each.key in by_key}
         return found
 
-    def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Any:
+    def _result(self, claim: Claim, reference: Reference, run: Run | None) -> Result:
         if run is None or not run.state.is_terminal:
             raise ResultExpired(
                 f"the run {claim.key!r} is to receive the result of {reference.key!r}, which is no longer kept; give"
@@ -116,10 +116,10 @@ class Results:
             raise ParentFailed(
                 f"the run {claim.key!r} is to receive the result of {run.key!r}, which could not be stored: {run.error}"
             )
-        return self._loaded(Result(run.id, run.task, run.result))
+        return Result(run.id, run.task, run.result)
 
     def _loaded(self, result: Result) -> Any:
-        """The value, decoded afresh for each who receives it."""
+        """The value, decoded afresh wherever it is received."""
         if result.value is None:
             return None
         function = self._tasks.get(result.task)
