@@ -126,7 +126,7 @@ class PostgresEngine:
         pool = Pool(self._location, self.durability)
         try:
             async with pool.lend() as wire:
-                return migrating.names_after(await migrating.version_of(wire, self._location))
+                return migrating.names_after(await migrating.known_version(wire, self._location))
         finally:
             await pool.close()
 

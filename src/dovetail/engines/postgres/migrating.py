@@ -107,14 +107,20 @@ async def version_of(wire: Wire, location: Location) -> int:
     return rows[0][0] if rows else 0
 
 
-async def check(wire: Wire, location: Location) -> int:
-    """The version; refuse one that this Dovetail does not know, or that it has outgrown."""
+async def known_version(wire: Wire, location: Location) -> int:
+    """The version; refuse one that this Dovetail does not know."""
     version = await version_of(wire, location)
     if version > newest():
         raise SchemaOutdated(
             f"{location.shown}: the schema {location.schema!r} has version {version}, made by a newer Dovetail; this"
             f" one knows {newest()}: upgrade dovetail-tasks, nothing was changed"
         )
+    return version
+
+
+async def check(wire: Wire, location: Location) -> int:
+    """The version; refuse one that this Dovetail does not know, or that it has outgrown."""
+    version = await known_version(wire, location)
     if 0 < version < newest():
         raise SchemaOutdated(
             f"{location.shown}: the schema {location.schema!r} has version {version}, and this Dovetail needs"
