@@ -192,7 +192,7 @@ def test_a_port_that_is_taken_is_refused_before_any_process_is_started(tmp_path:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        arguments = ["worker", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--metrics-port", str(port - 1)]
+        arguments = ["worker", "--url", f"sqlite:///{tmp_path / 'store.db'}", "--metrics-port", str(port)]
         result = CliRunner().invoke(app, [*arguments, "--processes", "2"])
     assert isinstance(result.exception, UsageError)
     assert f"0.0.0.0:{port} cannot be served" in str(result.exception)
