@@ -160,9 +160,7 @@ async def restore(wire: Wire, location: Location) -> None:
 
 async def _apply(wire: Wire, location: Location, wanted: int) -> int:
     async with _alone(wire, location):
-        version = await version_of(wire, location)
-        if version > newest():
-            await check(wire, location)
+        version = await known_version(wire, location)
         if version < wanted:
             await wire.script(script(location.schema, version, wanted), patience=STEP)
     return max(version, wanted)
