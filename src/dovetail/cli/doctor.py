@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dovetail.cli.options import AsJson, DocketName, Url, duration
-from dovetail.cli.output import NOT_FOUND, UNAVAILABLE, console, print_json, shown
+from dovetail.cli.output import NOT_FOUND, UNAVAILABLE, busy, console, print_json, shown
 from dovetail.errors import EngineUnavailable, NotADatabase, SchemaOutdated, StoreDamaged
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def doctor(
     repairs: Sequence[Repair] = ()
     unreachable = False
     try:
-        repairs, findings = asyncio.run(_examine(meant, repair, durability))
+        with busy("looking the store over"):
+            repairs, findings = asyncio.run(_examine(meant, repair, durability))
     except (EngineUnavailable, SchemaOutdated, NotADatabase, StoreDamaged) as error:
         unreachable = isinstance(error, EngineUnavailable)
         findings = [problem("store", str(error), "nothing more can be said until that is mended")]

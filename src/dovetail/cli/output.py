@@ -142,17 +142,17 @@ def confirm(question: str, *, yes: bool, must: bool = True) -> None:
 
 
 @contextmanager
-def totalling(what: str) -> Generator[Callable[[int], None]]:
-    """Shows on a terminal how far long work is, by the total so far; elsewhere it says nothing."""
+def _in_passing() -> Generator[Callable[[str], None]]:
+    """Shows lines in one place of a terminal, until the work is done; elsewhere it says nothing."""
     is_shown = sys.stderr.isatty()
 
-    def tell(total: int) -> None:
+    def show(line: str) -> None:
         if is_shown:
-            sys.stderr.write(f"\r{total:,} {what} …\x1b[K")
+            sys.stderr.write(f"\r{line} …\x1b[K")
             sys.stderr.flush()
 
     try:
-        yield tell
+        yield show
     finally:
         if is_shown:
             sys.stderr.write("\r\x1b[K")
@@ -160,8 +160,23 @@ def totalling(what: str) -> Generator[Callable[[int], None]]:
 
 
 @contextmanager
+def busy(what: str) -> Generator[None]:
+    """Shows what takes its time."""
+    with _in_passing() as show:
+        show(what)
+        yield
+
+
+@contextmanager
+def totalling(what: str) -> Generator[Callable[[int], None]]:
+    """Shows how far long work is, which says how much is done."""
+    with _in_passing() as show:
+        yield lambda total: show(f"{total:,} {what}")
+
+
+@contextmanager
 def counting(what: str) -> Generator[Callable[[int], None]]:
-    """The same, for work that says how much more is done."""
+    """The same for work which says how much more is done."""
     total = 0
     with totalling(what) as tell:
 

@@ -8,7 +8,7 @@ import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import NO_TASKS, AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
-from dovetail.cli.output import many, print_json, print_table, refuse, shown
+from dovetail.cli.output import busy, many, print_json, print_table, refuse, shown
 from dovetail.cli.reading import value_in
 from dovetail.cli.times import now, relative
 
@@ -49,7 +49,8 @@ def strike(
 
     async def work(docket: Docket) -> int | None:
         if preview:
-            return await docket.preview_strike(*words).count()
+            with busy("looking at what waits"):
+                return await docket.preview_strike(*words).count()
         await docket.strike(*words, reason=reason, owner=owner, until=end)
         return None
 
