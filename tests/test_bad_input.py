@@ -7,7 +7,7 @@ import functools
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,7 @@ WRONG_CALLS = [
     case("when", when=NAIVE),
     case("when", when=NAIVE.replace(tzinfo=NoOffset())),
     case("when", when=LATER.date()),
+    case("when", when=datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))),
     case("key", key=5),
     case("key", key=""),
     case("key", key=b"bytes"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from dovetail.errors import InvalidArgument, InvalidType
@@ -19,7 +19,7 @@ RESERVED = "dovetail."
 """How the names of queues begin that hold what is not the users': schedules that wait."""
 
 LONGEST_WINDOW = timedelta(days=36_500)
-"""How far a limit may look back."""
+"""How far a limit may look back, and how long a lease may be."""
 
 MOST_KEPT = 100_000
 """How many runs may be kept by count: a sweep counts that far."""
@@ -69,13 +69,17 @@ def message(value: Any, name: str) -> str | None:
 
 
 def moment(value: Any, name: str) -> datetime:
-    """The value, if it is a datetime that knows its time zone."""
+    """The value, if it is a datetime that knows its time zone, and that UTC has too."""
     if not isinstance(value, datetime):
         raise InvalidType(f"{name} must be a datetime, not {type(value).__name__} {value!r}")
     if value.utcoffset() is None:
         raise InvalidType(
             f"{name} must know its time zone, such as datetime.now(timezone.utc) + timedelta(minutes=5), not {value!r}"
         )
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidArgument(f"{name} {value!r} is no time of the years 1 to 9999 in UTC") from None
     return value
 
 
@@ -89,7 +93,7 @@ def duration(value: Any, name: str, *, positive: bool = False) -> timedelta:
 
 
 def window(value: Any, name: str) -> timedelta:
-    """The value, if it is a timedelta that a store can count back by."""
+    """The value, if it is a timedelta that a store can count by."""
     if duration(value, name, positive=True) > LONGEST_WINDOW:
         raise InvalidArgument(f"{name} must be at most {LONGEST_WINDOW.days} days, not {value}")
     return value

@@ -74,7 +74,7 @@ class Cron(Perpetual):
         try:
             # Within an hour that comes twice, a wall clock may show a time that has been.
             return next(each for each in self._times(start) if each.astimezone(UTC) > start)
-        except (CronSimError, StopIteration) as error:
+        except (CronSimError, StopIteration, OverflowError) as error:
             why = str(error) or "no date ever matches it"
             raise InvalidExpression(f"the cron expression {self.expression!r} cannot be used: {why}") from None
 

@@ -24,5 +24,5 @@ def from_microseconds(count: int) -> datetime:
 
 
 def duration_to_microseconds(duration: timedelta) -> int:
-    """So many, or as many as all stores can add to a moment."""
-    return min(duration // _MICROSECOND, FURTHEST)
+    """So many, or as many as all stores can add to a moment or take from it."""
+    return max(-FURTHEST, min(duration // _MICROSECOND, FURTHEST))

@@ -73,7 +73,7 @@ class Grounds:
         self.url = _setting(url, "DOVETAIL_URL", DEFAULT_URL)
         if isinstance(self.url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             checks.text(self.url, "url")
-        self.heartbeat_interval = checks.duration(heartbeat_interval, "heartbeat_interval", positive=True)
+        self.heartbeat_interval = checks.window(heartbeat_interval, "heartbeat_interval")
         self.missed_heartbeats = checks.whole(missed_heartbeats, "missed_heartbeats", least=1)
         self._retention = _retention(execution_ttl, retention)
         if not hasattr(clock, "microseconds"):

@@ -9,7 +9,7 @@ which no run waits for another, in parts that each are. A key is *taken* by a li
 gives way; a running one goes on and the new run waits beside it), POSTPONE (the pending run stays, its due time
 moves). A run that stands `instead_of` another is kept out unless that one, pending or running, is the latest to hold
 the key. At most one run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier
-ones.
+ones. A due time that no calendar has counts as the end of the calendar.
 
 **claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
 joins the ready order within the call; what the call itself sets free, by dropping a run that others waited for, comes

@@ -68,7 +68,7 @@ class Worker:
         self.docket = docket
         self.name = checks.text(name or f"{socket.gethostname()}#{os.getpid()}", "name")
         self.concurrency = checks.whole(concurrency, "concurrency", least=1)
-        self.redelivery_timeout = checks.duration(redelivery_timeout, "redelivery_timeout", positive=True)
+        self.redelivery_timeout = checks.window(redelivery_timeout, "redelivery_timeout")
         self.reconnection_delay = checks.duration(reconnection_delay, "reconnection_delay")
         # docket polls at these two; here a slot that frees, a due time and new work each wake the worker.
         self.minimum_check_interval = checks.duration(minimum_check_interval, "minimum_check_interval")
@@ -81,7 +81,7 @@ class Worker:
         self.queues, self.shares = taken(queues)
         self.shutdown_grace = checks.duration(shutdown_grace, "shutdown_grace")
         self.hooks = Hooks(middleware)
-        self.ageing = None if ageing is None else checks.duration(ageing, "ageing", positive=True)
+        self.ageing = None if ageing is None else checks.window(ageing, "ageing")
         self.id = new_id()
         self._stack: AsyncExitStack | None = None
         self._is_running = False

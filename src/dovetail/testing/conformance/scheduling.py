@@ -9,7 +9,7 @@ import pytest
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
 from dovetail.errors import UnknownParent
-from dovetail.model import Conflict, Limit, Placement, Placing, State
+from dovetail.model import Conflict, Due, Finished, Limit, Placement, Placing, Requeue, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     HOUR,
@@ -25,6 +25,13 @@ from dovetail.testing.conformance.vocabulary import (
     run_of,
     state_of,
     take,
+)
+
+BEYOND_THE_CALENDAR = (
+    timedelta.max,
+    timedelta.min,
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
+    datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
 )
 
 
@@ -80,6 +87,24 @@ class Scheduling(Fixtures):
         assert placement.state is State.QUEUED
         (claim,) = await take(engine)
         assert claim.due == past
+
+    @pytest.mark.parametrize("due", BEYOND_THE_CALENDAR)
+    @pytest.mark.parametrize("count", [1, 20], ids=["alone", "in bulk"])
+    async def test_a_due_time_that_no_calendar_has_stops_nobody(self, engine: Engine, due: Due, count: int) -> None:
+        await engine.schedule([a_run(f"far {number}", due=due) for number in range(count)])
+        await place(engine, a_run("near"))
+        taken = {claim.key for claim in await take(engine, 50)}
+        assert {run.key for run in await all_runs(engine)} == {"near", *(f"far {number}" for number in range(count))}
+        assert "near" in taken
+
+    @pytest.mark.parametrize("due", BEYOND_THE_CALENDAR)
+    async def test_nor_does_one_of_a_retry(self, engine: Engine, due: Due) -> None:
+        await place(engine, a_run("far"))
+        (claim,) = await take(engine)
+        assert await engine.finish([Requeue(claim, 2, due)]) == [Finished.DONE]
+        await place(engine, a_run("near"))
+        assert "near" in {claim.key for claim in await take(engine, 50)}
+        assert {run.key for run in await all_runs(engine)} == {"near", "far"}
 
     async def test_a_batch_is_answered_in_its_order(self, engine: Engine) -> None:
         batch = [a_run(key, due=SECOND) for key in "cab"]
