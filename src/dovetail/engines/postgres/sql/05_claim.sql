@@ -321,8 +321,8 @@ END
 $$;
 
 -- Those of the runs that their limits allow to start, in claim order or as they were picked; the others are parked or
--- dropped. NULL if the limits are busy and locks are held already: to wait for more of them could be for ever. Of runs
--- that come next and are like one that was parked, as many as there are at once; NULL if none was parked.
+-- dropped. NULL if the limits are busy and locks are held already: to wait for more of them could be for ever. `parked` is
+-- how many of those that come next were parked along with them; NULL if there was no reason to look for any.
 CREATE OR REPLACE FUNCTION admit(
     of_docket bigint, now bigint, picked tid[], holds_limits boolean, as_picked boolean, parks_alike boolean
 ) RETURNS TABLE (ids text[], parked bigint) LANGUAGE plpgsql AS $$
