@@ -19,6 +19,8 @@ from dovetail.tasks.task import Task
 
 METADATA = "dovetail-metadata"
 """The header in which a run carries what its caller notes of it."""
+MOST_NOTED = 64 * 1024
+"""Characters that this may have: it goes along with every look at the run."""
 CARRIED = (METADATA, ATTEMPTS, TIMEOUT)
 """The headers that hold for the next run of a perpetual task too."""
 
@@ -72,6 +74,11 @@ def _written(metadata: Any) -> str:
     if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in noted):
         raise InvalidType(f"metadata must map names to values, such as {{'order': 7}}, not {metadata!r}")
     try:
-        return msgspec.json.encode(dict(noted)).decode()
+        written = msgspec.json.encode(dict(noted)).decode()
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise InvalidType(f"metadata must be what JSON can say: {error}") from None
+    if len(written) > MOST_NOTED:
+        raise InvalidArgument(
+            f"metadata may have {MOST_NOTED:,} characters as JSON, not {len(written):,}: what a task needs are arguments"
+        )
+    return written
