@@ -84,7 +84,7 @@ async def test_what_a_call_says_holds_for_the_runs_that_follow(docket: Docket, w
         ({"metadata": ["a"]}, InvalidType, "metadata must map names to values"),
         ({"metadata": {1: "a"}}, InvalidType, "metadata must map names to values"),
         ({"metadata": {"a": object()}}, InvalidType, "metadata must be what JSON can say"),
-        ({"metadata": {"a": "x" * 70_000}}, InvalidArgument, "metadata may have 65,536 characters"),
+        ({"metadata": {"a": "x" * 70_000}}, InvalidArgument, "metadata has at most 65,536 characters"),
     ],
 )
 def test_what_makes_no_sense_is_refused(docket: Docket, options: Any, kind: type[Exception], message: str) -> None:

@@ -79,6 +79,6 @@ def _written(metadata: Any) -> str:
         raise InvalidType(f"metadata must be what JSON can say: {error}") from None
     if len(written) > MOST_NOTED:
         raise InvalidArgument(
-            f"metadata may have {MOST_NOTED:,} characters as JSON, not {len(written):,}: what a task needs are arguments"
+            f"metadata has at most {MOST_NOTED:,} characters as JSON, not {len(written):,}: pass the rest as arguments"
         )
     return written
