@@ -265,8 +265,12 @@ async def test_a_call_that_does_not_fit_shows_nothing_either(
     docket: Docket, worker: Worker, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any]
 ):
     caplog.set_level(logging.DEBUG)
-    docket.register(completes)
+
+    async def older(**kwargs: str) -> None: ...
+
+    docket.register(older, names=["completes"])
     await docket.add("completes")(**wrong)
+    docket.register(completes)
     await finish(worker)
     assert "TypeError" in records(caplog)
     assert SECRET not in records(caplog)

@@ -125,7 +125,6 @@ WRONG_DOCKETS = [
     case("execution_ttl", execution_ttl=None),
     case("durability", durability="quorum"),
     case("durability", durability=""),
-    case("durability", durability=None),
     case("codec", codec="yaml"),
     case("codec", codec=5),
     case("codec", codec=""),

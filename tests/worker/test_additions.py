@@ -216,8 +216,11 @@ async def test_the_body_receives_what_it_would_without_them(
 
 
 async def test_a_call_that_does_not_fit_fails_as_it_would_without_them(docket: Docket, make_worker: MakeWorker):
-    docket.register(positional_only)
+    async def older() -> None: ...
+
+    docket.register(older, names=["positional_only"])
     execution = await docket.add("positional_only")()
+    docket.register(positional_only)
     await finish(make_worker(dependencies=[noting("a")]))
     await execution.sync()
     assert (execution.error or "").startswith("TypeError")

@@ -183,8 +183,11 @@ async def test_a_body_that_cancels_its_own_asyncio_task_ends_cancelled(by_hand: 
 async def test_a_call_that_does_not_fit_the_function_fails_with_a_type_error(docket: Docket, worker: Worker):
     async def narrow(a: int) -> None: ...
 
-    docket.register(narrow)
+    async def wide(*args: int) -> None: ...
+
+    docket.register(wide, names=["narrow"])
     execution = await docket.add("narrow")(1, 2, 3)
+    docket.register(narrow)
     await finish(worker)
     await execution.sync()
     assert execution.state is ExecutionState.FAILED

@@ -54,7 +54,7 @@ each key the newest live run is meant. With `running=False` one that is running 
 as far as cancelling goes.
 
 **clear** cancels the pending runs that a query finds, in steps that are bounded by its limit, or by less; those that
-run are left in peace. It says how many it cancelled, not counting the dependents that fell with them, and, by a cursor,
+run are left in peace. It says how many it cancelled, the dependents that fell with them included, and, by a cursor,
 whether there may be more. Of the runs of one step those that others hang on go first.
 
 **report** changes the progress of a running run, fenced by the epoch if one is given. Progress begins anew with every

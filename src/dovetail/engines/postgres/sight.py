@@ -105,9 +105,8 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     if query.cursor is not None:
         if not _ID.fullmatch(query.cursor):
             raise no_cursor(query.cursor)
-        statement.holds("id < {}" if query.newest_first else "id > {}", query.cursor)
-        if query.parent is not None:
-            statement.holds("child < {}" if query.newest_first else "child > {}", query.cursor)
+        ordered = "id" if query.parent is None else "child"
+        statement.holds(f"{ordered} < {{}}" if query.newest_first else f"{ordered} > {{}}", query.cursor)
 
 
 def select(statement: Statement, query: RunQuery, schema: str, columns: str = _COLUMNS) -> str:

@@ -26,12 +26,11 @@ def clear(session: Session, query: RunQuery) -> Cleared:
     return Cleared(ended, str(step[-1][0]) if len(found) > len(step) else None)
 
 
-def _cancel(session: Session, seq: int) -> bool:
-    """Cancel a run that others hang on, unless it fell with one that it hung on itself."""
+def _cancel(session: Session, seq: int) -> int:
+    """Cancel a run and what hangs on it, unless it fell with one that it hung on itself."""
     if not session.one("is_pending", seq):
-        return False
-    endings.end(session, seq, State.CANCELLED, None)
-    return True
+        return 0
+    return 1 + endings.end(session, seq, State.CANCELLED, None)
 
 
 def _cancel_all(session: Session, seqs: list[int]) -> int:

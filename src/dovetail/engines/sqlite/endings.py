@@ -11,37 +11,43 @@ HISTORY = 20
 """How many errors a run's history holds: the newest."""
 
 
-def end(session: Session, seq: int, state: State, failure: Failure | None, *, doomed_by: str | None = None) -> None:
-    """End a run that no worker speaks for: cancelled, dropped, poisoned, or doomed by a parent."""
+def end(session: Session, seq: int, state: State, failure: Failure | None, *, doomed_by: str | None = None) -> int:
+    """End a run that no worker speaks for: cancelled, dropped, poisoned, or doomed by a parent. How many dependents
+    were cancelled with it."""
     text = str(failure) if failure else None
     run_id, key, held, children, expires, attempt, failures, worker = session.one(
         "end_by_store", seq, state, session.now, text, doomed_by
     )
     if failure and state is State.FAILED:
         note_error(session, seq, failures, attempt, worker, failure)
-    after_end(session, seq, run_id, state, held, children, expires)
+    fallen = after_end(session, seq, run_id, state, held, children, expires)
     session.tell_state(run_id, key, state, finished=from_microseconds(session.now), error=text)
+    return fallen
 
 
 def after_end(
     session: Session, seq: int, run_id: str, state: State, held: str | None, children: int, expires: int
-) -> None:
-    """What every end brings: slots set free, children released or doomed, the record dropped if it is not kept."""
+) -> int:
+    """What every end brings: slots set free, children released or doomed, the record dropped if it is not kept. How
+    many were doomed."""
     if held:
         limits.free(session, seq, load_limits(held))
     if children:
-        settle_children(session, seq, run_id, completed=state is State.COMPLETED)
-    if expires <= session.now and not children:
+        return settle_children(session, seq, run_id, completed=state is State.COMPLETED)
+    if expires <= session.now:
         forget(session, seq)
+    return 0
 
 
-def settle_children(session: Session, parent: int, parent_id: str, *, completed: bool) -> None:
-    """Release what waits for a run that is over, or cancel it, to any depth."""
+def settle_children(session: Session, parent: int, parent_id: str, *, completed: bool) -> int:
+    """Release what waits for a run that is over, or cancel it, to any depth. How many were cancelled."""
+    fallen = 0
     ended = [(parent, parent_id, completed)]
     while ended:
         parent, parent_id, completed = ended.pop()
         for seq, waits_for, after_failure, due, queue, group, weight, _ in session.all("waiting_children", parent):
             if not (completed or after_failure):
+                fallen += 1
                 doomed = session.one(
                     "end_by_store", seq, State.CANCELLED, session.now, doomed_text(parent_id), parent_id
                 )
@@ -59,6 +65,7 @@ def settle_children(session: Session, parent: int, parent_id: str, *, completed:
                 session.run("parent_is_over", seq)
             else:
                 _release(session, seq, due, queue, group, weight)
+    return fallen
 
 
 def _release(session: Session, seq: int, due: int, queue: str, group: str | None, weight: float | None) -> None:

@@ -97,7 +97,9 @@ class Audit:
     # Clearing
 
     def follow_clearing(self, meant: Sequence[Record], runs: Mapping[str, Run]) -> int:
-        """All that was meant is over; which of it fell with others is for the engine to say. How many did not."""
+        """All that was meant is over; which of it fell with others is for the engine to say. How many have ended, those
+        that fell included."""
+        live = self._live()
         kept = {record.run.id: runs.get(record.run.id) for record in meant}
         assert all(run is None or run.state is State.CANCELLED for run in kept.values()), "I13: what is cleared is over"
         alone = [record for record in meant if (run := kept[record.run.id]) is None or run.doomed_by is None]
@@ -107,7 +109,10 @@ class Audit:
                 self.ledger.end(waiting, State.CANCELLED, self.clock.now())
             if record.is_live:
                 self.ledger.end(record, State.CANCELLED, self.clock.now())
-        return len(alone)
+        return live - self._live()
+
+    def _live(self) -> int:
+        return sum(record.is_live for record in self.ledger.records.values())
 
     # Revivals
 

@@ -58,8 +58,11 @@ CREATE OR REPLACE FUNCTION doomed_text(parent_id text) RETURNS text LANGUAGE sql
 $$;
 
 -- End a run that no worker speaks for: cancelled, dropped, poisoned. It is locked, and limits are locked if it has some.
+-- How many dependents were cancelled with it.
 CREATE OR REPLACE FUNCTION end_run(gone run, now bigint, new_state text, text_of_error text, failure jsonb)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    fallen bigint := 0;
 BEGIN
     IF failure IS NOT NULL THEN
         PERFORM note_error(gone.docket, now, gone.id, gone.failures, gone.attempt, gone.worker, failure);
@@ -70,7 +73,7 @@ BEGIN
         PERFORM free_slots(gone.docket, gone.id, gone.limits);
     END IF;
     IF gone.children > 0 THEN
-        PERFORM settle_children(gone.docket, now, gone.id, new_state = 'completed');
+        fallen := settle_children(gone.docket, now, gone.id, new_state = 'completed');
     END IF;
     IF is_telling() THEN
         PERFORM tell(jsonb_build_object(
@@ -78,13 +81,15 @@ BEGIN
             'error', text_of_error
         ));
     END IF;
+    RETURN fallen;
 END
 $$;
 
--- Release what waits for a run that is over, or cancel it, to any depth.
-CREATE OR REPLACE FUNCTION settle_children(of_docket bigint, now bigint, parent_id text, completed boolean) RETURNS void
+-- Release what waits for a run that is over, or cancel it, to any depth. How many were cancelled.
+CREATE OR REPLACE FUNCTION settle_children(of_docket bigint, now bigint, parent_id text, completed boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
+    fallen bigint := 0;
     parents text[] := ARRAY[parent_id];
     over text := parent_id;
     went_well boolean := completed;
@@ -104,6 +109,7 @@ BEGIN
                 PERFORM meet(waiting, now, over);
                 CONTINUE;
             END IF;
+            fallen := fallen + 1;
             PERFORM bury(waiting, 'cancelled', now, waiting.epoch + 1, NULL, doomed_text(over), over);
             IF is_telling() THEN
                 PERFORM tell(jsonb_build_object(
@@ -117,6 +123,7 @@ BEGIN
         END LOOP;
         went_well := false; -- only the first can have completed
     END LOOP;
+    RETURN fallen;
 END
 $$;
 

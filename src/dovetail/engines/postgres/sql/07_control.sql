@@ -117,8 +117,8 @@ BEGIN
         SELECT * INTO pending FROM run
         WHERE docket = of_docket AND id = each AND state IN ('scheduled', 'queued', 'waiting') FOR UPDATE;
         IF FOUND THEN
-            PERFORM end_run(pending, now, 'cancelled', NULL, NULL), pass_turn_on(pending.turn);
-            cleared := cleared + 1;
+            cleared := cleared + 1 + end_run(pending, now, 'cancelled', NULL, NULL);
+            PERFORM pass_turn_on(pending.turn);
         END IF;
     END LOOP;
     cleared := cleared + cancel_all(of_docket, now, ids);

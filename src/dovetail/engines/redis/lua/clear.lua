@@ -7,8 +7,7 @@ local cancelled, turns = 0, {}
 local function cancel(run)
     if is_over(run) then return end -- it fell with one that it hung on
     turns[#turns + 1] = run.turn
-    end_by_store(run, 'cancelled')
-    cancelled = cancelled + 1
+    cancelled = cancelled + 1 + end_by_store(run, 'cancelled')
 end
 
 for _, run in ipairs(runs) do

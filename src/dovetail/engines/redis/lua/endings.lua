@@ -138,8 +138,9 @@ local function release(child)
     tell_pending(child)
 end
 
--- Release what waits for a run that is over, or cancel it, to any depth.
+-- Release what waits for a run that is over, or cancel it, to any depth. How many were cancelled.
 local function settle_children(parent, completed)
+    local fallen = 0
     local ended = { { parent, completed } }
     while #ended > 0 do
         local run, is_completed = unpack(table.remove(ended))
@@ -154,6 +155,7 @@ local function settle_children(parent, completed)
                 changed[id] = true
                 if #child.unmet == 0 then release(child) end
             else
+                fallen = fallen + 1
                 close_by_store(child, 'cancelled', doomed_text(run.id), run.id)
                 expire_with_record(child)
                 tell_end(child)
@@ -165,24 +167,24 @@ local function settle_children(parent, completed)
             end
         end
     end
+    return fallen
 end
 
--- What every end brings: slots set free, children released or doomed, the record dropped if it is not kept.
+-- What every end brings: slots set free, children released or doomed, the record dropped if it is not kept. How many were
+-- doomed.
 local function after_end(run, was_running)
     expire_with_record(run)
     if was_running and run.limits then free_slots(run) end
-    if run.children then
-        settle_children(run, run.state == 'completed')
-    elseif is_past(run) then
-        forget(run)
-    end
+    if run.children then return settle_children(run, run.state == 'completed') end
+    if is_past(run) then forget(run) end
+    return 0
 end
 
--- End a run that no worker speaks for: cancelled, dropped or poisoned.
+-- End a run that no worker speaks for: cancelled, dropped or poisoned. How many dependents were cancelled with it.
 local function end_by_store(run, state, failure)
     local was_running, worker = run.state == 'running', run.worker
     close_by_store(run, state, error_text(failure))
     if failure then note_error(run, run.attempt or 1, worker, failure) end
     tell_end(run)
-    after_end(run, was_running)
+    return after_end(run, was_running)
 end
