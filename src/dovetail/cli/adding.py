@@ -34,7 +34,7 @@ def add(
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
     group: Annotated[str | None, typer.Option(help="Groups of a queue take turns.")] = None,
     wait_for: Annotated[
-        list[str] | None, typer.Option("--after", help="The key of a run to wait for; may be repeated.")
+        list[str] | None, typer.Option("--after", metavar="KEY", help="The key of a run to wait for; may be repeated.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="A label; may be repeated.")] = None,
     attempts: Annotated[
