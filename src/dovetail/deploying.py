@@ -16,12 +16,11 @@ from uncalled_for import get_dependency_parameters
 from dovetail import checks
 from dovetail.codec import CallTypes, Codec
 from dovetail.engine import Engine
-from dovetail.engine.paging import pages
+from dovetail.engine.paging import WHOLE, pages
 from dovetail.errors import DovetailError, WrongArgument
 from dovetail.model import PENDING, Run, RunQuery
 from dovetail.tasks import Task, TaskFunction
 
-PAGE = 5000
 EXAMPLES = 5
 OWN = "dovetail."
 """How the names of tasks begin that Dovetail itself schedules: every worker knows its own."""
@@ -180,7 +179,7 @@ async def check(
     if limit is not None:
         checks.whole(limit, "limit", least=1)
     fitting = Fitting(tasks, codec)
-    async for page in pages(engine.find, RunQuery(states=PENDING, limit=min(PAGE, limit or PAGE))):
+    async for page in pages(engine.find, RunQuery(states=PENDING, limit=min(WHOLE, limit or WHOLE))):
         for run in page.items[: None if limit is None else limit - fitting.checked]:
             fitting.check(run)
         if progress is not None:

@@ -21,7 +21,7 @@ from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import Codec, Keyring, codec_named
 from dovetail.engine import Engine
-from dovetail.engine.paging import pages
+from dovetail.engine.paging import WHOLE, pages
 from dovetail.engine.registry import engine_for
 from dovetail.engine.tracing import show_calls
 from dovetail.errors import AlreadyOpen, DovetailError, InvalidArgument, NotOpen
@@ -62,7 +62,6 @@ POLL = timedelta(seconds=10)
 """After this a list reads for itself, should a hint have been lost."""
 RECONNECT = 1.0
 """Seconds before a store that could not be reached is tried again."""
-PAGE = 500
 
 Condition = Callable[[Execution[Any]], bool]
 
@@ -428,7 +427,7 @@ class StrikePreview:
         alone = StrikeList()
         alone.update(self.strike)
         tasks = (self.strike.function,) if self.strike.function else ()
-        async for page in pages(self._find, RunQuery(states=PENDING, tasks=tasks, limit=PAGE)):
+        async for page in pages(self._find, RunQuery(states=PENDING, tasks=tasks, limit=WHOLE)):
             for execution in map(self._execution_of, page):
                 if alone.is_stricken(execution) and self._is_sure(execution):
                     yield execution

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 queues = typer.Typer(help="What is in which queue.", no_args_is_help=True)
 
-PAGE = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -200,6 +198,7 @@ def snapshot(
 
 async def _snapshot(docket: Docket, limit: int, stats: bool) -> Snapshot:
     from dovetail.docket import PENDING
+    from dovetail.engine.paging import WHOLE
     from dovetail.model import RunQuery, State
     from dovetail.schedules import QUEUE
 
@@ -209,7 +208,7 @@ async def _snapshot(docket: Docket, limit: int, stats: bool) -> Snapshot:
     runs = list(await filled(find, RunQuery(states=(State.RUNNING,), limit=limit)))
     if len(runs) < limit:
         runs += await filled(find, RunQuery(states=PENDING, limit=limit - len(runs)))
-    everything = RunQuery(states=(State.RUNNING, *PENDING), limit=PAGE)
+    everything = RunQuery(states=(State.RUNNING, *PENDING), limit=WHOLE)
     counted = await _count(find, everything) if stats else []
     workers = await docket.workers()
     return Snapshot(

@@ -11,7 +11,7 @@ from dovetail import checks, deploying, doctor, finding, graph
 from dovetail.deploying import CheckReport
 from dovetail.docket.grounds import Grounds
 from dovetail.engine import Examines
-from dovetail.engine.paging import pages
+from dovetail.engine.paging import WHOLE, pages
 from dovetail.execution import Execution
 from dovetail.graph import Graph
 from dovetail.model import (
@@ -30,8 +30,6 @@ from dovetail.tasks import (
 )
 from dovetail.why import Why
 from dovetail.why.gathering import Inquiry
-
-PAGE = 1000
 
 
 class RunningExecution(Execution[Any]):
@@ -128,7 +126,7 @@ class Sight(Grounds):
 
     async def find_all(self, query: RunQuery) -> list[Run]:
         """All the pages of a query."""
-        return [run async for page in pages(self.engine.find, query.but(limit=PAGE)) for run in page]
+        return [run async for page in pages(self.engine.find, query.but(limit=WHOLE)) for run in page]
 
     async def workers(self) -> Sequence[WorkerInfo]:
         """The workers heard of lately."""

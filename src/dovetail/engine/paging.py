@@ -8,6 +8,8 @@ from dovetail.errors import InvalidArgument
 from dovetail.model import Page, Run, RunQuery
 
 Find = Callable[[RunQuery], Awaitable[Page[Run]]]
+WHOLE = 5_000
+"""Runs on a page, for whoever wants to see them all: a store may look at everything that waits for each page."""
 LONGEST = 18
 """Digits of a number that every store can hold."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from uncalled_for import (
@@ -127,8 +128,10 @@ def _is_async(function: TaskFunction) -> bool:
     return inspect.iscoroutinefunction(call)
 
 
+@lru_cache(maxsize=1_000)
 def unregistered(name: str) -> TaskFunction:
-    """What stands for a function that this process does not know."""
+    """What stands for a function that this process does not know: the same for all runs of a task, of which there may
+    be very many."""
 
     async def placeholder(*args: Any, **kwargs: Any) -> None:
         raise LookupError(f"the task {name!r} is not registered here")
