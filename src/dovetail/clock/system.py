@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from datetime import timedelta
 from typing import Protocol
 
 from dovetail.clock.times import duration_to_microseconds
-
-logger = logging.getLogger("dovetail.clock")
 
 LEAP = 5_000_000
 """Microseconds by which a clock that is set forward must move to count as a leap."""

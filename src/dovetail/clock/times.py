@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-FURTHEST = 253_402_300_799_999_999
-"""Microseconds from 1970 to the end of the year 9999."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
+
+
+EARLIEST, LATEST = to_microseconds(FIRST), to_microseconds(LAST)
+"""The ends of the calendar, as they are stored: no run is due beyond them."""
 
 
 def from_microseconds(count: int) -> datetime:
@@ -25,4 +27,4 @@ def from_microseconds(count: int) -> datetime:
 
 def duration_to_microseconds(duration: timedelta) -> int:
     """So many, or as many as all stores can add to a moment or take from it."""
-    return max(-FURTHEST, min(duration // _MICROSECOND, FURTHEST))
+    return max(-LATEST, min(duration // _MICROSECOND, LATEST))

@@ -18,7 +18,7 @@ from dovetail.errors import (
     UnknownSchedule,
 )
 from dovetail.execution import Disposition, Execution
-from dovetail.model import Cancelled, Conflict, NewRun, Placement, Placing, Run, RunQuery, State
+from dovetail.model import PENDING, Cancelled, Conflict, NewRun, Placement, Placing, Run, RunQuery, State
 from dovetail.observe.tracing import carried_context, carried_link
 from dovetail.queues import Pause
 from dovetail.schedules.calling import drafted, redrafted
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-LIVE = (State.SCHEDULED, State.QUEUED, State.WAITING, State.RUNNING)
+LIVE = (*PENDING, State.RUNNING)
 TRIES = 100
 """How often an alteration is begun anew because others were faster."""
 LONGEST_NAME = 500

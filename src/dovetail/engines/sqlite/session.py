@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from dovetail.clock import duration_to_microseconds, from_microseconds, to_microseconds
+from dovetail.clock import EARLIEST, LATEST, duration_to_microseconds, from_microseconds, to_microseconds
 from dovetail.engine import statements
 from dovetail.model import Due, Event, EventKind, Limit, State
 
 SQL = statements.load("dovetail.engines.sqlite")
-
-EARLIEST = to_microseconds(datetime.min.replace(tzinfo=UTC))
-LATEST = to_microseconds(datetime.max.replace(tzinfo=UTC))
-"""The ends of the calendar: no run is due beyond them."""
 
 _encode = msgspec.json.encode
 _limits_decoder = msgspec.json.Decoder(tuple[Limit, ...])
