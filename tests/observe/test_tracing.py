@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from dovetail import Cron, Docket, Perpetual, Retry, StrikeList, UnknownParent, Worker, sync
 from dovetail.clock import VirtualClock
+from dovetail.engine import Engine
+from dovetail.engine.tracing import VERBS
 from dovetail.model import State
 from dovetail.observe import tracing
 from dovetail.observe.tracing import carried_context, context_of, is_tracing
@@ -443,6 +446,11 @@ async def test_whoever_asks_for_it_sees_what_is_asked_of_the_store(url: str, mak
     scheduled, added = spans.named("store.schedule")[-1], spans.named("docket.add")[-1]
     assert scheduled.parent is not None
     assert scheduled.parent.span_id == id_of(added)
+
+
+def test_all_that_can_be_asked_of_a_store_while_it_is_open_shows():
+    asked = {name for name, verb in vars(Engine).items() if inspect.iscoroutinefunction(verb)}
+    assert asked - {"__aenter__", "__aexit__", "migrate"} == set(VERBS)
 
 
 async def test_what_the_store_refuses_shows_as_well(url: str, spans: Spans):

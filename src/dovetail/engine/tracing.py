@@ -17,8 +17,8 @@ from dovetail.failures import failure_of
 from dovetail.observe.tracing import Attributes, is_suppressed, is_tracing, mark_failed, spanning
 
 VERBS = (
-    "schedule", "claim", "finish", "heartbeat", "cancel", "report", "revive", "discard", "hold", "lift", "holds",
-    "find", "survey", "standing", "sweep",
+    "schedule", "claim", "finish", "heartbeat", "cancel", "clear", "report", "revive", "discard", "hold", "lift",
+    "holds", "find", "survey", "standing", "sweep",
 )  # fmt: skip
 
 SYSTEMS = {"memory": "sqlite", "postgres": "postgresql", "rediss": "redis", "unix": "redis", "valkey": "redis"}
