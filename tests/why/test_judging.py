@@ -21,6 +21,7 @@ from dovetail.model import (
     State,
     WorkerInfo,
 )
+from dovetail.schedules.definition import QUEUE, TASK
 from dovetail.why import CauseCode, Why
 from dovetail.why.facts import Facts
 from dovetail.why.judging import judge
@@ -180,6 +181,14 @@ def test_a_worker_that_has_just_died_does_not_take_its_own_run_over() -> None:
     assert answer.causes[1].text.startswith("It started 1 min ago, at 13:59:00 UTC, on worker 'ann'")
     for successor in (ANN, died.but(name="bob")):
         assert "takes it over when it next looks" in why(lapsed, died, successor).causes[0].text
+
+
+def test_a_schedule_whose_worker_has_died_is_taken_over_by_any_other() -> None:
+    lapsed = a_run(
+        state=State.RUNNING, task=TASK, queue=QUEUE, worker="ann", started=NOW - MINUTE, lease_until=NOW - SECOND
+    )
+    of_mail = ANN.but(name="bob", queues=("mail",))
+    assert "takes it over when it next looks" in why(lapsed, of_mail).causes[0].text
 
 
 def test_a_run_that_waits_for_what_left_no_record_waits_for_ever() -> None:

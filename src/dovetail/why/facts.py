@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from dovetail.holds import Strike
 from dovetail.model import Hold, LimitUse, Run, Standing, WorkerInfo
+from dovetail.schedules import is_tick
 
 MISSED = 5
 """Heartbeats that a worker may miss before it counts as gone."""
@@ -44,6 +45,11 @@ class Facts:
     def silent(self) -> list[WorkerInfo]:
         """Those that have not been heard of for too long."""
         return [worker for worker in self._kept if not self._is_alive(worker)]
+
+    def takers(self, run: Run) -> list[WorkerInfo]:
+        """Those that are alive and take its queue. Schedules are everybody's, whichever queues a worker takes, and
+        whichever tasks it knows."""
+        return [worker for worker in self.workers if is_tick(run) or not worker.queues or run.queue in worker.queues]
 
     @property
     def _kept(self) -> tuple[WorkerInfo, ...]:

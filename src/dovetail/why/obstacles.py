@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.holds import Strike
-from dovetail.model import LimitUse, Run, State, WorkerInfo
+from dovetail.model import LimitUse, Run, State
 from dovetail.schedules import is_tick
 from dovetail.why import words
 from dovetail.why.answers import Cause, CauseCode
@@ -128,7 +128,7 @@ def workers(facts: Facts, run: Run) -> Iterator[Cause]:
     if not alive:
         yield _nobody(facts)
         return
-    takers = _takers(facts, run)
+    takers = facts.takers(run)
     names = [worker.name for worker in alive]
     if not takers:
         queues = sorted({queue for worker in alive for queue in worker.queues})
@@ -156,11 +156,6 @@ def _nobody(facts: Facts) -> Cause:
     seen = [worker.last_seen for worker in facts.silent if worker.last_seen is not None]
     last = f" The last one was heard of {words.ago(max(seen), facts.at)}." if seen else ""
     return Cause(CauseCode.NO_WORKER, f"No worker is alive.{last}", {"last_seen": max(seen, default=None)})
-
-
-def _takers(facts: Facts, run: Run) -> list[WorkerInfo]:
-    # Schedules are everybody's, whichever queues a worker takes, and whichever tasks it knows.
-    return [worker for worker in facts.workers if is_tick(run) or not worker.queues or run.queue in worker.queues]
 
 
 def limits(facts: Facts, run: Run) -> Iterator[Cause]:
@@ -227,7 +222,7 @@ def _closed(facts: Facts, run: Run, use: LimitUse, opens: datetime) -> Cause:
 
 def turn(facts: Facts, run: Run) -> Cause:
     """Nothing holds it: it has to wait for its turn, or is about to start."""
-    takers = _takers(facts, run)
+    takers = facts.takers(run)
     busy = [worker for worker in takers if worker.blocked is not None or worker.running >= worker.concurrency > 0]
     before = _position(facts.ahead)
     if not takers or len(busy) < len(takers):

@@ -31,16 +31,11 @@ def running(facts: Facts, run: Run) -> Iterator[Cause]:
 
 
 def _lapsed(facts: Facts, run: Run, until: datetime) -> Cause:
-    takers = [
-        worker
-        for worker in facts.workers
-        if (not worker.queues or run.queue in worker.queues)
-        # Its own may have died a moment ago; if not, it has been heard of since.
-        and (worker.name != run.worker or (worker.last_seen or until) > until)
-    ]
+    # Its own may have died a moment ago; if not, it has been heard of since.
+    has_taker = any(each.name != run.worker or (each.last_seen or until) > until for each in facts.takers(run))
     then = (
         "A live worker takes it over when it next looks"
-        if takers
+        if has_taker
         else "It starts again once there is a live worker for its queue"
     )
     return Cause(
