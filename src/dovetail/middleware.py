@@ -224,8 +224,10 @@ class Layer:
 
 def _is_its_own(error: BaseException, moment: str) -> bool:
     """Whether a hook raised this by itself, as against the attempt that is stopped, or the program that ends."""
-    if isinstance(error, Exception) or moment not in ATTEMPTS:
-        return isinstance(error, Exception)
+    if isinstance(error, Exception):
+        return True
+    if moment not in ATTEMPTS:
+        return False
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() == 0
