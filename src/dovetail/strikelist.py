@@ -107,7 +107,8 @@ class StrikeList:
             self._make_engine(url)  # a wrong URL is refused here
 
     def _make_engine(self, url: str) -> Engine:
-        return engine_for(url, self.name, clock=self._clock, durability="durable")
+        engine = engine_for(url, self.name, clock=self._clock, durability="durable")
+        return show_calls(engine, url, self.name) if self.enable_internal_instrumentation else engine
 
     @property
     def prefix(self) -> str:
@@ -126,10 +127,7 @@ class StrikeList:
         if self.url is None:
             return self
         try:
-            engine = self._make_engine(self.url)
-            if self.enable_internal_instrumentation:
-                show_calls(engine, self.url, self.name)
-            await self._stack.enter_async_context(engine)
+            engine = await self._stack.enter_async_context(self._make_engine(self.url))
             await self._stack.enter_async_context(self.following(engine))
         except BaseException:
             stack, self._stack = self._stack, None

@@ -103,7 +103,8 @@ class Grounds:
         return f"<Docket {self.name!r} at {redacted(self.url)!r}>"
 
     def _make_engine(self) -> Engine:
-        return engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+        engine = engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+        return show_calls(engine, self.url, self.name) if self.enable_internal_instrumentation else engine
 
     def _refuse_archive(self, retention: Retention | None, name: str) -> None:
         """An error if records are to go to an archive and the store has none."""
@@ -118,10 +119,7 @@ class Grounds:
             raise AlreadyOpen(f"the docket {self.name!r} is open already; leave it before entering it again")
         self._stack = AsyncExitStack()
         try:
-            engine = self._make_engine()
-            if self.enable_internal_instrumentation:
-                show_calls(engine, self.url, self.name)
-            self._engine = await self._stack.enter_async_context(engine)
+            self._engine = await self._stack.enter_async_context(self._make_engine())
             await self._stack.enter_async_context(self.strike_list.following(self._engine))
         except BaseException:
             self._stack = None
