@@ -21,7 +21,7 @@ from dovetail.instrumentation import (
     TaskLabels,
     is_metering,
 )
-from dovetail.observe.tracing import Attributes, is_tracing, mark_failed, spanning
+from dovetail.observe.tracing import Attributes, is_tracing, mark_failed, messaging, spanning
 from dovetail.tasks import TaskCall
 from dovetail.tasks.declaring import name_of
 
@@ -55,7 +55,7 @@ class DocketTelemetry:
             "docket.key": key,
             "docket.attempt": 1,
             "code.function.name": task,
-            **_message(operation, "send", queue),
+            **messaging(operation, "send", queue),
         }
         return _span(operation, attributes, SpanKind.PRODUCER)
 
@@ -67,7 +67,7 @@ class DocketTelemetry:
             **self._labels,
             "docket.batch.count": calls,
             "messaging.batch.message_count": calls,
-            **_message(operation, "send"),
+            **messaging(operation, "send"),
         }
         return _span(operation, attributes, SpanKind.PRODUCER)
 
@@ -136,9 +136,3 @@ def _span(operation: str, attributes: Attributes, kind: SpanKind) -> Generator[S
         except Exception as error:
             mark_failed(span, error, failure_of(error))
             raise
-
-
-def _message(name: str, kind: str, queue: str | None = None) -> dict[str, str]:
-    """The same in the words of OpenTelemetry's conventions for messaging."""
-    said = {"messaging.system": "dovetail", "messaging.operation.name": name, "messaging.operation.type": kind}
-    return said if queue is None else {**said, "messaging.destination.name": queue}

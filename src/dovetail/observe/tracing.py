@@ -119,6 +119,12 @@ def spanning(
             logger.exception("the span %r cannot be ended", name)
 
 
+def messaging(operation: str, kind: str, queue: str | None = None) -> dict[str, str]:
+    """What a span is about, in the words of OpenTelemetry's conventions for messaging."""
+    said = {"messaging.system": "dovetail", "messaging.operation.name": operation, "messaging.operation.type": kind}
+    return said if queue is None else {**said, "messaging.destination.name": queue}
+
+
 def mark_failed(span: Span, error: BaseException, failure: Failure) -> None:
     """Say on a span what went wrong within it."""
     span.set_attribute("error.type", failure.type)

@@ -41,7 +41,7 @@ from dovetail.instrumentation import (
     is_overheard,
 )
 from dovetail.model import Claim, Claimed, Finished, NewRun, Requeue, Settle, State, Survey, Verdict
-from dovetail.observe.tracing import BAGGAGE, carried_context, is_tracing, mark_failed, own_trace
+from dovetail.observe.tracing import BAGGAGE, carried_context, is_tracing, mark_failed, messaging, own_trace
 from dovetail.schedules.definition import QUEUE, is_tick
 from dovetail.tasks import Task
 from dovetail.worker.counts import Gathering
@@ -89,10 +89,7 @@ class Telemetry:
             **self._labels,
             **execution.specific_labels(),
             "code.function.name": claim.task,
-            "messaging.system": "dovetail",
-            "messaging.operation.name": "run",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": claim.queue,
+            **messaging("run", "process", claim.queue),
             "messaging.message.id": claim.id,
             "messaging.client.id": self._labels.get("docket.worker", ""),
         }
@@ -106,10 +103,7 @@ class Telemetry:
             **self._labels,
             "docket.key": claim.key,
             "docket.batch.count": len(runs),
-            "messaging.system": "dovetail",
-            "messaging.operation.name": "tick",
-            "messaging.operation.type": "send",
-            "messaging.destination.name": runs[0].queue,
+            **messaging("tick", "send", runs[0].queue),
             "messaging.batch.message_count": len(runs),
         }
         return own_trace("docket.tick", attributes, claim.headers, SpanKind.PRODUCER)
