@@ -82,34 +82,45 @@ class Crew:
         self._hurry = asyncio.Event()
         self.finished = asyncio.Event()
         self._threads = Threads()
-        lines = Lines(worker.labels())
-        self._telemetry = telemetry = Telemetry(worker.labels())
-        self.reporter = Reporter(docket.engine, self._clock)
-        runner = Runner(
-            docket, self._clock, self._threads, lines, worker.name, worker.fallback_task, worker.dependencies,
-            self.reporter,
-        )  # fmt: skip
-        self._processes = runner.processes
-        runner.middleware = worker.hooks
-        runner.telemetry = telemetry
-        runner.is_stopping = lambda: self._stop_requests > 0
+        self._telemetry = Telemetry(worker.labels())
         self.tally = Tally()
-        attend = completing(runner.run if budget is None else budget.around(runner.run), telemetry, self.tally)
-        self._ticker = Ticker(docket.engine, docket.codec, self._clock)
-        attend = self._ticker.around(attend)
-        if isinstance(self._clock, VirtualClock):
-            attend = _accompanied(attend, self._clock)
-        self.settler = Settler(docket.engine, self._clock)
-        self.roster = Roster(worker.concurrency, attend, self._put, docket.name)
-        self.settler.settled = self._settled
-        self.settler.give_up = self._ticker.given_up
+        self._join_those_who_run(budget)
         self.intake = Intake(
             docket.engine, self.roster, self._clock, worker=worker.name, queues=worker.queues,
             lease=worker.redelivery_timeout, batch=worker.message_batch,
             reconnection_delay=worker.reconnection_delay, until_finished=until_finished,
             once=isinstance(budget, Round), shares=worker.shares, ageing=worker.ageing,
         )  # fmt: skip
-        runner.cannot_share = self.intake.brake.press
+        self._runner.cannot_share = self.intake.brake.press
+        self._join_those_who_help()
+        for part in (self._runner, self.settler, self.intake, self.pulse, self.hearing, self._ticker):
+            part.telemetry = self._telemetry
+        self._started = from_microseconds(self._clock.microseconds())
+
+    def _join_those_who_run(self, budget: Budget | Round | None) -> None:
+        """Those through whose hands a claim goes, to its verdict and into the store."""
+        worker, docket = self._worker, self._docket
+        self.reporter = Reporter(docket.engine, self._clock)
+        self._runner = runner = Runner(
+            docket, self._clock, self._threads, Lines(worker.labels()), worker.name, worker.fallback_task,
+            worker.dependencies, self.reporter,
+        )  # fmt: skip
+        runner.middleware = worker.hooks
+        runner.is_stopping = lambda: self._stop_requests > 0
+        attend = runner.run if budget is None else budget.around(runner.run)
+        attend = completing(attend, self._telemetry, self.tally)
+        self._ticker = Ticker(docket.engine, docket.codec, self._clock)
+        attend = self._ticker.around(attend)
+        if isinstance(self._clock, VirtualClock):
+            attend = _accompanied(attend, self._clock)
+        self.roster = Roster(worker.concurrency, attend, self._put, docket.name)
+        self.settler = Settler(docket.engine, self._clock)
+        self.settler.settled = self._settled
+        self.settler.give_up = self._ticker.given_up
+
+    def _join_those_who_help(self) -> None:
+        """Those who keep up leases, news, automatic tasks and the store beside that."""
+        worker, docket = self._worker, self._docket
         self.listener = Listener(
             docket.engine, self._clock, on_work=self.intake.hint,
             on_stop=lambda run_id: self.roster.stop(run_id, Reason.STOP),
@@ -125,11 +136,8 @@ class Crew:
             docket.engine.twin(), self.roster, self._clock, lease=worker.redelivery_timeout,
             interval=lambda: docket.heartbeat_interval, say=self._say, heard=self._heed,
         )  # fmt: skip
-        self.surveyor = Surveyor(docket.engine, self._clock, telemetry, lambda: docket.heartbeat_interval)
-        for part in (self.settler, self.intake, self.pulse, self.hearing, self._ticker):
-            part.telemetry = telemetry
+        self.surveyor = Surveyor(docket.engine, self._clock, self._telemetry, lambda: docket.heartbeat_interval)
         self._pulse_thread = PulseThread(self.pulse, self.roster)
-        self._started = from_microseconds(self._clock.microseconds())
 
     def stop(self) -> None:
         """Once: take in nothing more, let running work end. Twice: hand it back now."""
@@ -184,7 +192,7 @@ class Crew:
             # Only after a bug of ours is anything still at work: nobody would renew its lease.
             await self._abandon()
             self._threads.shutdown()
-            await self._processes.close()
+            await self._runner.processes.close()
             self._telemetry.end()
             self.finished.set()
 
