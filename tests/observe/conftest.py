@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider, UpDownCounter, _Gauge
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -74,7 +74,7 @@ def tracing() -> tuple[TracerProvider, InMemorySpanExporter]:
 
 @cache
 def metering() -> tuple[MeterProvider, InMemoryMetricReader]:
-    kinds = (Counter, UpDownCounter, Histogram)
+    kinds = (Counter, UpDownCounter, Histogram, _Gauge)  # else a gauge would tell what another test has set it to
     reader = InMemoryMetricReader(preferred_temporality=dict.fromkeys(kinds, AggregationTemporality.DELTA))
     provider = MeterProvider(metric_readers=[reader])
     metrics.set_meter_provider(provider)

@@ -215,12 +215,14 @@ async def test_the_body_receives_what_it_would_without_them(
     assert events[0] == "+worker's"
 
 
-async def test_a_call_that_does_not_fit_fails_as_it_would_without_them(docket: Docket, make_worker: MakeWorker):
-    async def older() -> None: ...
+async def test_a_call_that_does_not_fit_any_more_fails_as_it_would_without_them(
+    docket: Docket, make_worker: MakeWorker
+):
+    async def without_arguments() -> None: ...
 
-    docket.register(older, names=["positional_only"])
-    execution = await docket.add("positional_only")()
-    docket.register(positional_only)
+    docket.register(without_arguments, names=["task"])
+    execution = await docket.add("task")()
+    docket.register(positional_only, names=["task"])
     await finish(make_worker(dependencies=[noting("a")]))
     await execution.sync()
     assert (execution.error or "").startswith("TypeError")

@@ -180,14 +180,13 @@ async def test_a_body_that_cancels_its_own_asyncio_task_ends_cancelled(by_hand: 
     assert verdict.state is State.CANCELLED
 
 
-async def test_a_call_that_does_not_fit_the_function_fails_with_a_type_error(docket: Docket, worker: Worker):
+async def test_a_call_that_does_not_fit_the_function_any_more_fails_with_a_type_error(docket: Docket, worker: Worker):
+    async def wide(a: int, b: int, c: int) -> None: ...
     async def narrow(a: int) -> None: ...
 
-    async def wide(*args: int) -> None: ...
-
-    docket.register(wide, names=["narrow"])
-    execution = await docket.add("narrow")(1, 2, 3)
-    docket.register(narrow)
+    docket.register(wide, names=["task"])
+    execution = await docket.add("task")(1, 2, 3)
+    docket.register(narrow, names=["task"])
     await finish(worker)
     await execution.sync()
     assert execution.state is ExecutionState.FAILED
