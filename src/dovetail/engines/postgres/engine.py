@@ -12,20 +12,16 @@ import msgspec
 from dovetail.clock import Clock, SystemClock, duration_to_microseconds, from_microseconds
 from dovetail.engine import statements
 from dovetail.engine.clearing import pending_of
-from dovetail.engine.reminding import Reminders
 from dovetail.engines.postgres import answers, enlisting, examining, migrating, requests, sight
-from dovetail.engines.postgres.calling import Caller
 from dovetail.engines.postgres.failing import ConnectionLost, enlisted
-from dovetail.engines.postgres.gathering import Gatherer
 from dovetail.engines.postgres.location import locate
 from dovetail.engines.postgres.news import News
+from dovetail.engines.postgres.opened import Opened
 from dovetail.engines.postgres.pool import Pool
 from dovetail.engines.postgres.requests import Blobs
-from dovetail.engines.postgres.shortcut import Shortcut
-from dovetail.engines.postgres.telling import Events, Listener, Notifier, Watcher
+from dovetail.engines.postgres.telling import Events, Watcher
 from dovetail.engines.postgres.texts import get, get_any, put, put_json
-from dovetail.engines.postgres.transacting import SIZE as TASKS
-from dovetail.engines.postgres.transacting import TaskConnection, TaskTransaction
+from dovetail.engines.postgres.transacting import TaskTransaction
 from dovetail.engines.postgres.wire import Wire
 from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import (
@@ -89,7 +85,7 @@ class PostgresEngine:
         except BaseException:
             await pool.close()
             raise
-        self._opened = Opened(self, pool, self._location.schema, self._docket)
+        self._opened = Opened(pool, self._docket, self.clock, place=self.place, settle=self.settle)
         return self
 
     async def _find_docket(self, pool: Pool, attempts: int = 5) -> None:
@@ -115,18 +111,19 @@ class PostgresEngine:
 
     async def migrate(self, to: int | None = None) -> int:
         """Works on an engine that is not open too: one cannot be opened on an old schema."""
-        pool = Pool(self._location, self.durability)
-        try:
-            async with pool.lend() as wire:
-                return await migrating.migrate(wire, self._location, to)
-        finally:
-            await pool.close()
+        async with self._wire_of_its_own() as wire:
+            return await migrating.migrate(wire, self._location, to)
 
     async def plan(self) -> list[str]:
+        async with self._wire_of_its_own() as wire:
+            return migrating.names_after(await migrating.known_version(wire, self._location))
+
+    @asynccontextmanager
+    async def _wire_of_its_own(self) -> AsyncGenerator[Wire]:
         pool = Pool(self._location, self.durability)
         try:
             async with pool.lend() as wire:
-                return migrating.names_after(await migrating.known_version(wire, self._location))
+                yield wire
         finally:
             await pool.close()
 
@@ -326,14 +323,7 @@ class PostgresEngine:
         self._tell(answers.news.decode(await self._call("lift_holds", self._docket, lifted)))
 
     async def holds(self) -> list[Hold]:
-        rows = await self._open.caller.read(
-            SQL["holds"],
-            (
-                self._docket,
-                await self._time(),
-            ),
-        )
-        return [sight.hold_of(row) for row in rows]
+        return [sight.hold_of(row) for row in await self._read("holds", await self._time())]
 
     # Sight
 
@@ -346,59 +336,41 @@ class PostgresEngine:
         parents: dict[str, list[str]] = {}
         errors: dict[str, list[AttemptError]] = {}
         if ids:
-            for child, parent in await self._open.caller.read(
-                SQL["parents_of"],
-                (
-                    self._docket,
-                    ids,
-                ),
-            ):
+            for child, parent in await self._read("parents_of", ids):
                 parents.setdefault(child, []).append(get(parent))
         if any(row[24] for row in rows):
-            for run, *line in await self._open.caller.read(
-                SQL["errors_of"],
-                (
-                    self._docket,
-                    ids,
-                ),
-            ):
+            for run, *line in await self._read("errors_of", ids):
                 errors.setdefault(run, []).append(sight.error_of(tuple(line)))
         runs = [sight.run_of(row, tuple(parents.get(row[0], ())), tuple(errors.get(row[0], ()))) for row in rows]
         return Page(runs, runs[-1].id if more else None)
 
     async def survey(self) -> Survey:
         now = await self._time()
-        counts = await self._open.caller.read(
-            SQL["counts"],
-            (
-                self._docket,
-                now,
-            ),
-        )
-        workers = await self._open.caller.read(SQL["workers"], (self._docket,))
+        counts = await self._read("counts", now)
+        workers = await self._read("workers")
         return Survey(
             from_microseconds(now), [sight.count_of(row) for row in counts], [sight.worker_of(row) for row in workers]
         )
 
     async def standing(self, run_id: str) -> Standing | None:
         now = await self._time()
-        rows = await self._open.caller.read(SQL["standing"], (self._docket, now, put(run_id), COUNTED, NAMED))
+        rows = await self._read("standing", now, put(run_id), COUNTED, NAMED)
         if not rows:
             return None
         state, epoch, parked_on, ahead, uses = rows[0]
-        workers = await self._open.caller.read(SQL["workers"], (self._docket,))
+        workers = await self._read("workers")
         return Standing(
             from_microseconds(now), State(state), epoch, get_any(parked_on), min(ahead, COUNTED),
             sight.uses_of(uses, now), tuple(sight.worker_of(row) for row in workers),
         )  # fmt: skip
 
     async def glance(self) -> Glance:
-        now, read = await self._time(), self._open.caller.read
-        live = await read(SQL["glance_live"], (self._docket,))
-        ((kept,),) = await read(SQL["glance_kept"], (self._docket, now, KEPT))
-        workers = await read(SQL["workers"], (self._docket,))
-        leases = await read(SQL["glance_leases"], (self._docket, SHOWN))
-        failures = await read(SQL["glance_failures"], (self._docket, now, EXAMINED, SHOWN))
+        now = await self._time()
+        live = await self._read("glance_live")
+        ((kept,),) = await self._read("glance_kept", now, KEPT)
+        workers = await self._read("workers")
+        leases = await self._read("glance_leases", SHOWN)
+        failures = await self._read("glance_failures", now, EXAMINED, SHOWN)
         return Glance(
             from_microseconds(now), sight.queues_of(live, now),
             sum(count for _, state, _, count, _ in live if state == State.WAITING),
@@ -437,10 +409,10 @@ class PostgresEngine:
         return Swept(*answer.swept)
 
     async def archived(self) -> int:
-        return (await self._open.caller.read(SQL["archived"], (self._docket,)))[0][0]
+        return (await self._read("archived"))[0][0]
 
     async def residue(self) -> dict[str, int]:
-        return dict(await self._open.caller.read(SQL["residue"], (self._docket,)))
+        return dict(await self._read("residue"))
 
     # Connection
 
@@ -452,6 +424,10 @@ class PostgresEngine:
     async def _time(self) -> int:
         now = self._now
         return now if now is not None else (await self._open.caller.read(SQL["time"], ()))[0][0]
+
+    async def _read(self, statement: str, *values: Any) -> list[Any]:
+        """The rows that one of the named statements finds for this docket."""
+        return await self._open.caller.read(SQL[statement], (self._docket, *values))
 
     async def _call(self, function: str, *values: Any, repeatable: bool = True) -> Any:
         return await self._open.caller.call(function, *values, repeatable=repeatable)
@@ -465,34 +441,3 @@ class PostgresEngine:
         if self._opened is None:
             raise EngineUnavailable(f"the docket {self._name!r} is not open; use it inside 'async with'")
         return self._opened
-
-
-class Opened:
-    """What an engine has while it is open."""
-
-    def __init__(self, engine: PostgresEngine, pool: Pool, schema: str, docket: int) -> None:
-        channel = f"{schema}/{docket}"
-        self.pool = pool
-        self.shortcut = Shortcut(engine.clock.monotonic)
-        self.task_pool = Pool(pool.location, engine.durability, TASKS, TaskConnection)
-        self.caller = Caller(pool.location, pool, engine.clock)
-        self.listener = Listener(pool.location, docket, channel)
-        self._notifier = Notifier(pool, channel)
-        self.reminders = Reminders(lambda: self.tell(News(work=True, told=[])))
-        self.schedules = Gatherer[NewRun, Placement](engine.place)
-        self.finishes = Gatherer[Verdict, Finished](engine.settle)
-
-    def tell(self, news: News) -> None:
-        if self.pool.location.pooled:
-            self.listener.tell_here(news)
-        else:
-            self._notifier.tell(news)
-
-    async def close(self) -> None:
-        await self.schedules.close()
-        await self.finishes.close()
-        self.reminders.close()
-        await self._notifier.close()
-        await self.listener.close()
-        await self.task_pool.close()
-        await self.pool.close()

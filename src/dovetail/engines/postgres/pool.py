@@ -25,7 +25,7 @@ class Pool:
     ) -> None:
         self.location = location
         self._kind = kind
-        self._durability = durability
+        self.durability = durability
         self._room = asyncio.Semaphore(size)
         self._idle: list[Wire] = []
         self._closed = False
@@ -65,7 +65,7 @@ class Pool:
                 return wire
         wire = await (Wire.connect(self.location, self._kind) if self._kind else Wire.connect(self.location))
         try:
-            await check_server(wire, self.location, self._durability)
+            await check_server(wire, self.location, self.durability)
         except DovetailError as error:
             await wire.close()
             raise nothing_done(error) from error
