@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeGuard, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, cast, overload
 
 from dovetail import checks
 from dovetail.codec.references import Reference, Refers
@@ -15,7 +15,8 @@ from dovetail.failures import failed
 from dovetail.model import Event, EventKind, Run, RunQuery, State, Topic, tags_of
 from dovetail.observe.text import escaped
 from dovetail.observe.tracing import links_of
-from dovetail.progress import ExecutionProgress, ProgressEvent, progress_event
+from dovetail.progress import ExecutionProgress, ProgressEvent
+from dovetail.subscribing import StateEvent, is_known, news_of, progress_now, state_now
 from dovetail.tasks import Task, TaskCall, TaskFunction, compact_signature, get_signature, positional_names
 from dovetail.tasks.declaring import name_of
 from dovetail.tasks.extras import metadata_of
@@ -61,19 +62,6 @@ class Disposition(StrEnum):
     STRUCK = "struck"
     SUPERSEDED = "superseded"
     FAILED = "failed"
-
-
-class StateEvent(TypedDict, total=False):
-    """A run's state, as `subscribe` tells it; of the rest only what is known or has changed."""
-
-    type: Required[Literal["state"]]
-    key: Required[str]
-    state: Required[State]
-    when: str | None
-    worker: str | None
-    started_at: str | None
-    completed_at: str | None
-    error: str | None
 
 
 class Execution(Refers, Generic[R]):
@@ -345,31 +333,31 @@ class Execution(Refers, Generic[R]):
         """The present state and progress, then every change as it happens."""
         await self.sync()
         before = self.run
-        yield _state_now(self._key, before)
-        yield _progress_now(self._key, before)
+        yield state_now(self._key, before)
+        yield progress_now(self._key, before)
         topics = (Topic(EventKind.STATE, self._key), Topic(EventKind.PROGRESS, self._key))
         async with self._docket.engine.watch(*topics) as events:
             now = await self._read()
             self.take_in(now)
             if ready is not None:
                 ready.set()
-            if _state_now(self._key, now) != _state_now(self._key, before):
-                yield _state_now(self._key, now)
-            if _progress_now(self._key, now) != _progress_now(self._key, before):
-                yield _progress_now(self._key, now)
+            if state_now(self._key, now) != state_now(self._key, before):
+                yield state_now(self._key, now)
+            if progress_now(self._key, now) != progress_now(self._key, before):
+                yield progress_now(self._key, now)
             told = now.state if now else None
             hinted = False
             while True:
                 event = await _next(events, HINT_SETTLES if hinted else None)
                 # After a hint that something has changed, the news itself mostly follows: a read is the last resort.
                 hinted = event is not None and event.state is None and event.progress is None
-                if event is not None and not hinted and not _is_known(event, now):
+                if event is not None and not hinted and not is_known(event, now):
                     told = event.state or told
-                    yield _told(self._key, event)
+                    yield news_of(self._key, event)
                     now = None  # from here on every event is news
                 elif event is None and (now := await self._read()) is not None and now.state is not told:
                     told = now.state
-                    yield _state_now(self._key, now)
+                    yield state_now(self._key, now)
 
 
 async def schedule_many(
@@ -418,14 +406,6 @@ def _is_end(event: Event | None, run: Run) -> TypeGuard[Event]:
     return event is not None and event.id == run.id and event.state is not None and event.state.is_terminal
 
 
-def _is_known(event: Event, run: Run | None) -> bool:
-    """Whether an event tells of a change that the run, as it was read after somebody began to listen, shows already."""
-    if run is None or event.kind is not EventKind.STATE or (event.id, event.state) != (run.id, run.state):
-        return False
-    seen = ((event.when, run.due), (event.started, run.started), (event.finished, run.finished))
-    return all(told is None or told == read for told, read in seen)
-
-
 def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float | None:
     """How long may be waited; None for as long as it takes."""
     if timeout is not None and deadline is not None:
@@ -435,40 +415,3 @@ def _seconds_left(timeout: timedelta | None, deadline: datetime | None) -> float
     if deadline is not None:
         return (checks.moment(deadline, "deadline") - datetime.now(UTC)).total_seconds()
     return None
-
-
-def _text(moment: datetime | None) -> str | None:
-    return moment and moment.isoformat()
-
-
-def _state_now(key: str, run: Run | None) -> StateEvent:
-    if run is None:
-        return StateEvent(
-            type="state", key=key, state=State.SCHEDULED, when=None, worker=None, started_at=None, completed_at=None,
-            error=None,
-        )  # fmt: skip
-    return StateEvent(
-        type="state", key=key, state=run.state, when=_text(run.due), worker=run.worker,
-        started_at=_text(run.started), completed_at=_text(run.finished), error=run.error,
-    )  # fmt: skip
-
-
-def _progress_now(key: str, run: Run | None) -> ProgressEvent:
-    return progress_event(key, run.progress if run else None)
-
-
-def _told(key: str, event: Event) -> StateEvent | ProgressEvent:
-    """A live event: only what changed is in it."""
-    if event.kind is EventKind.PROGRESS:
-        return progress_event(key, event.progress)
-    told = StateEvent(type="state", key=key, state=event.state or State.SCHEDULED)
-    if event.when is not None:
-        told["when"] = _text(event.when)
-    if event.state is State.RUNNING:
-        told["worker"] = event.worker
-        told["started_at"] = _text(event.started)
-    if event.finished is not None:
-        told["completed_at"] = _text(event.finished)
-    if event.error is not None:
-        told["error"] = event.error
-    return told
