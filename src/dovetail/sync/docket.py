@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 import dovetail.docket
 from dovetail import checks
@@ -17,11 +17,12 @@ from dovetail.codec import Codec, Keyring
 from dovetail.errors import AlreadyOpen
 from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
-from dovetail.model import Page, Retention, Run, State, WorkerInfo
+from dovetail.model import Page, Retention, Run, WorkerInfo
 from dovetail.strikelist import LiteralOperator, Operator, Strike
 from dovetail.strikelist import StrikePreview as AsyncPreview
 from dovetail.sync.carried import CarriedDocket
 from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution, iterated
+from dovetail.sync.filtering import Filters, Query
 from dovetail.sync.portal import PORTALS
 from dovetail.sync.schedules import Schedules
 from dovetail.tasks import TaskCall, TaskFunction
@@ -45,37 +46,6 @@ class DocketSnapshot:
     future: Sequence[Execution[Any]]
     running: Sequence[RunningExecution]
     workers: Iterable[WorkerInfo] = field(default_factory=list[WorkerInfo])
-
-
-class Filters(TypedDict, total=False):
-    """Which of the runs that failed."""
-
-    task: TaskFunction | str | None
-    queue: str | None
-    group: str | None
-    since: datetime | None
-    before: datetime | None
-    error: str | None
-    tags: Iterable[str]
-    limit: int
-    cursor: str | None
-
-
-class Query(TypedDict, total=False):
-    """Which of all runs."""
-
-    states: Iterable[State | str]
-    tasks: Iterable[TaskFunction | str]
-    queues: Iterable[str]
-    groups: Iterable[str]
-    tags: Iterable[str]
-    key_prefix: str | None
-    created_after: datetime | None
-    created_before: datetime | None
-    error: str | None
-    newest_first: bool
-    limit: int
-    cursor: str | None
 
 
 class StrikePreview:
