@@ -16,7 +16,7 @@ LONGEST_TEXT = 1000
 """Characters that a key, a name or a label may have."""
 
 RESERVED = "dovetail."
-"""How the names of queues begin that hold what is not the users': schedules that wait."""
+"""How the names of queues and tasks begin that are not the users': those of schedules that wait."""
 
 LONGEST_WINDOW = timedelta(days=36_500)
 """How far a limit may look back, and how long a lease may be."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uncalled_for import get_dependency_parameters
 
 from dovetail import checks
+from dovetail.checks import RESERVED
 from dovetail.codec import CallTypes, Codec
 from dovetail.engine import Engine
 from dovetail.engine.paging import WHOLE, pages
@@ -22,8 +23,6 @@ from dovetail.model import PENDING, Run, RunQuery
 from dovetail.tasks import Task, TaskFunction
 
 EXAMPLES = 5
-OWN = "dovetail."
-"""How the names of tasks begin that Dovetail itself schedules: every worker knows its own."""
 _ANY_NUMBER = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"\[\d+\]")
 
@@ -117,7 +116,8 @@ class Fitting:
         """Why a run could not run, or None if it could."""
         function = self.tasks.get(run.task)
         if function is None:
-            return None if run.task.startswith(OWN) else UNKNOWN
+            # Every worker knows the tasks that Dovetail itself schedules.
+            return None if run.task.startswith(RESERVED) else UNKNOWN
         task = Task.of(function)
         try:
             args, kwargs = self.codec.load_call(task.types, run.payload, run.task)
