@@ -102,9 +102,8 @@ def window(value: Any, name: str) -> timedelta:
 def retention(value: Any, name: str) -> Retention:
     """The value, if it says how long or how many records are to be kept; a duration is meant for every ending."""
     if not isinstance(value, Retention):
-        if not isinstance(value, timedelta):
-            raise InvalidType(f"{name} must be a timedelta or a Retention, such as timedelta(days=7), not {value!r}")
-        return Retention.of(duration(value, name))
+        demand = f"{name} must be a timedelta or a Retention, such as timedelta(days=7)"
+        return Retention.of(duration(instance(value, timedelta, demand), name))
     for ending in ("completed", "failed", "cancelled"):
         duration(getattr(value, ending), f"{name}.{ending}")
     if value.archive is not None:
@@ -157,11 +156,10 @@ def texts(value: Any, name: str) -> list[str]:
 
 def arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call that are given as data, if they are; None is none of them."""
-    if args is not None and (isinstance(args, str | bytes) or not isinstance(args, Iterable)):
-        raise InvalidType(f"args must be the positional arguments as a tuple, not {args!r}")
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise InvalidType(f"kwargs must be the named arguments as a dict, not {kwargs!r}")
-    return tuple(cast("Iterable[Any]", args) or ()), dict(cast("Mapping[str, Any]", kwargs) or {})
+    positional = () if args is None else members(args, "args must be the positional arguments as a tuple")
+    if kwargs is not None:
+        instance(kwargs, Mapping, "kwargs must be the named arguments as a dict")
+    return tuple(positional), dict(cast("Mapping[str, Any]", kwargs or {}))
 
 
 def error_types(value: Any, name: str) -> tuple[type[BaseException], ...]:
