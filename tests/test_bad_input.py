@@ -125,6 +125,7 @@ WRONG_DOCKETS = [
     case("execution_ttl", execution_ttl=None),
     case("durability", durability="quorum"),
     case("durability", durability=""),
+    case("durability", durability=5),
     case("codec", codec="yaml"),
     case("codec", codec=5),
     case("codec", codec=""),
