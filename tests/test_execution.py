@@ -409,6 +409,27 @@ async def test_one_who_waits_learns_how_a_run_ended_that_was_gone_before_he_coul
     assert await outcome_of(waiting) is outcome
 
 
+async def test_an_end_that_is_heard_of_when_the_run_is_back_at_work_is_not_its_result(still: Docket, by_hand: ByHand):
+    execution = await still.add(greet, key="k")("ann")
+    faults = behind_a_door(still)
+    waiting = asyncio.create_task(execution.get_result())
+    await faults.reached("find", 2)
+
+    async def put_it_back() -> None:
+        del faults.before["find"]
+        await still.retry("k")
+
+    claim = await by_hand.claim()
+    await faults.reached("find", 3)  # having heard that it runs
+    faults.before["find"] = put_it_back
+    await by_hand.settle(claim)
+    await faults.reached("find", 5)
+    verdict = await by_hand.attempt()
+    assert verdict is not None
+    await still.engine.finish([verdict])
+    assert await soon(waiting) == "hello ann"
+
+
 # How long to wait
 
 

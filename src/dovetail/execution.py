@@ -287,12 +287,15 @@ class Execution(Refers, Generic[R]):
                 last = run or last
                 event = await _next(events, LOOK_AGAIN) if last is not None else None
                 if last is not None and _is_end(event, last):
-                    return await self._ended(event, last)
+                    ended = await self._ended(event, last)
+                    if ended.state.is_terminal:
+                        return ended
                 if run is None and event is None:
                     raise self._gone(state, error)
 
     async def _ended(self, event: Event, last: Run) -> Run:
-        """A run that is over. The end itself comes along with its event, in case the record is not kept."""
+        """A run that is over, or that went back to work before its end was heard of. The end itself comes along with its
+        event, in case the record is not kept."""
         found = await self._docket.engine.find(RunQuery(ids=(last.id,), limit=1))
         if not found.items and event.has_result and event.state is State.COMPLETED:
             raise self._expired()
