@@ -294,8 +294,7 @@ class Execution(Refers, Generic[R]):
                     raise self._gone(state, error)
 
     async def _ended(self, event: Event, last: Run) -> Run:
-        """A run that is over, or that went back to work before its end was heard of. The end itself comes along with its
-        event, in case the record is not kept."""
+        """A run that is over, or back at work. The end itself comes with its event, in case the record is not kept."""
         found = await self._docket.engine.find(RunQuery(ids=(last.id,), limit=1))
         if not found.items and event.has_result and event.state is State.COMPLETED:
             raise self._expired()
@@ -377,14 +376,13 @@ async def schedule_many(
 @overload
 def result_of(execution: Execution[R]) -> R: ...
 @overload
-def result_of(execution: TaskCall) -> Any: ...
-def result_of(execution: Execution[Any] | TaskCall) -> Any:
+def result_of(execution: Refers) -> Any: ...
+def result_of(execution: Refers) -> Any:
     """The execution itself, which as an argument means its result; to type checkers it is the result.
 
     await docket.add(charge)(result_of(order))
     """
-    kinds: Any = (Execution, TaskCall)
-    return checks.instance(execution, kinds, "execution must be an Execution, or what docket.call() returns")
+    return checks.instance(execution, Refers, "execution must be an Execution, or what docket.call() returns")
 
 
 def _shown(task: Task, name: str, value: Any) -> str:

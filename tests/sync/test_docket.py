@@ -13,7 +13,7 @@ from typing import Any, get_overloads
 import pytest
 
 import dovetail
-from dovetail import Agenda, ExecutionCancelled, ExecutionFailed, Retention, UsageError
+from dovetail import Agenda, ExecutionCancelled, ExecutionFailed, Retention, UsageError, result_of
 from dovetail.errors import AlreadyOpen, EngineUnavailable, InvalidArgument, InvalidType, InvalidURL, UnknownTask
 from dovetail.model import RunQuery
 from dovetail.sync import Docket, Execution
@@ -349,7 +349,7 @@ class TestSameness:
 
 def test_a_run_waits_for_another_and_receives_its_result(docket: Docket) -> None:
     first = docket.add(double)(2)
-    second = docket.add(double)(first)  # type: ignore[arg-type]
+    second = docket.add(double)(result_of(first))
     finish(docket.url, double)
     assert second.get_result() == 8
     assert set(docket.graph(second).nodes) == {first.id, second.id}
