@@ -25,6 +25,7 @@ from dovetail.schedules.definition import QUEUE, TASK
 from dovetail.why import CauseCode, Why
 from dovetail.why.facts import Facts
 from dovetail.why.judging import judge
+from dovetail.worker.setting import SharedUnavailable
 
 NOW = datetime(2026, 1, 5, 14, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -145,7 +146,15 @@ def test_a_retry_that_waits_says_what_failed() -> None:
 def test_a_run_that_was_put_off_after_an_error_is_just_scheduled() -> None:
     failed = AttemptError(1, NOW - SECOND, "ann", Failure("ValueError", "broken"))
     run = a_run(state=State.SCHEDULED, attempt=1, due=NOW + SECOND, errors=(failed,))
-    assert why(run, ANN).codes == (CauseCode.SCHEDULED,)
+    assert str(why(run, ANN)) == "It is due in 1 s, at 14:00:01 UTC."
+
+
+def test_a_run_that_was_put_back_at_no_cost_says_so_before_it_is_due_and_after() -> None:
+    error = AttemptError(1, NOW - SECOND, "ann", Failure(SharedUnavailable.__name__, "no connection"))
+    put_back = "It was put back 1 s ago, at no cost: SharedUnavailable: no connection."
+    run = a_run(state=State.SCHEDULED, due=NOW + SECOND, errors=(error,))
+    assert str(why(run, ANN)) == f"{put_back} It is due in 1 s, at 14:00:01 UTC."
+    assert str(why(run.but(due=NOW), ANN)).endswith(f"when it next looks. {put_back}")
 
 
 def test_strikes_pauses_and_workers_come_before_limits() -> None:

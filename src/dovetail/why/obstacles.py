@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.holds import Strike
-from dovetail.model import LimitUse, Run, State
+from dovetail.model import AttemptError, LimitUse, Run, State
 from dovetail.schedules import is_tick
 from dovetail.why import words
 from dovetail.why.answers import Cause, CauseCode
 from dovetail.why.facts import Facts
 from dovetail.why.progress import blockages
+
+COSTS_NOTHING = "SharedUnavailable"
+"""The failure after which workers put a run back at the attempt that it had."""
 
 
 def parents(facts: Facts, run: Run) -> Iterator[Cause]:
@@ -54,12 +57,24 @@ def due_time(facts: Facts, run: Run) -> Iterator[Cause]:
             f" Attempt {run.attempt} is due {when}.",
             {"due": run.due, "attempt": run.attempt, "failed_attempt": last.attempt, "error": str(last.failure)},
         )
-    elif run.errors and run.attempt == run.errors[-1].attempt:
-        last = run.errors[-1]
-        text = f"It was put back {words.span(facts.at - last.at)} ago, at no cost: {last.failure}. It is due {when}."
-        yield Cause(CauseCode.SCHEDULED, text, {"due": run.due, "error": str(last.failure)})
+    elif last := _put_back_by(run):
+        yield Cause(
+            CauseCode.SCHEDULED,
+            f"{_put_back(facts, last)} It is due {when}.",
+            {"due": run.due, "error": str(last.failure)},
+        )
     else:
         yield Cause(CauseCode.SCHEDULED, f"It is due {when}.", {"due": run.due})
+
+
+def _put_back_by(run: Run) -> AttemptError | None:
+    """The error that cost no attempt. Others of the same number are from before somebody ran it again."""
+    last = run.errors[-1] if run.errors else None
+    return last if last is not None and last.failure.type == COSTS_NOTHING else None
+
+
+def _put_back(facts: Facts, last: AttemptError) -> str:
+    return f"It was put back {words.span(facts.at - last.at)} ago, at no cost: {last.failure}."
 
 
 def strikes(facts: Facts) -> Iterator[Cause]:
@@ -227,7 +242,11 @@ def turn(facts: Facts, run: Run) -> Cause:
     before = _position(facts.ahead)
     if not takers or len(busy) < len(takers):
         text = "Nothing is in its way: a worker takes it when it next looks."
-        return Cause(CauseCode.READY, f"{text} {before}" if facts.ahead else text, {"ahead": facts.ahead})
+        if facts.ahead:
+            text += f" {before}"
+        if last := _put_back_by(run):
+            text += f" {_put_back(facts, last)}"
+        return Cause(CauseCode.READY, text, {"ahead": facts.ahead})
     slots = sum(worker.concurrency for worker in busy)
     stuck = " ".join(cause.text for cause in blockages(facts, busy))
     crew = f"{words.count(len(busy), 'worker')} with {words.count(slots, 'slot')}"
