@@ -261,16 +261,15 @@ async def test_what_is_not_marked_appears_in_no_record(
 
 
 @pytest.mark.parametrize("wrong", [{"surplus": SECRET}, {"secret": "", "surplus": SECRET}])
-async def test_a_call_that_does_not_fit_shows_nothing_either(
+async def test_a_call_that_does_not_fit_any_more_shows_nothing_either(
     docket: Docket, worker: Worker, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any]
 ):
+    async def takes_anything(**arguments: Any) -> None: ...
+
     caplog.set_level(logging.DEBUG)
-
-    async def older(**kwargs: str) -> None: ...
-
-    docket.register(older, names=["completes"])
-    await docket.add("completes")(**wrong)
-    docket.register(completes)
+    docket.register(takes_anything, names=["task"])
+    await docket.add("task")(**wrong)
+    docket.register(completes, names=["task"])
     await finish(worker)
     assert "TypeError" in records(caplog)
     assert SECRET not in records(caplog)
