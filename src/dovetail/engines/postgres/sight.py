@@ -105,8 +105,9 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     if query.cursor is not None:
         if not _ID.fullmatch(query.cursor):
             raise no_cursor(query.cursor)
-        ordered = "id" if query.parent is None else "child"
-        statement.holds(f"{ordered} < {{}}" if query.newest_first else f"{ordered} > {{}}", query.cursor)
+        # Of children by their edges alone: given both, the planner may read all runs after the cursor for each child.
+        place = "id" if query.parent is None else "child"
+        statement.holds(f"{place} < {{}}" if query.newest_first else f"{place} > {{}}", query.cursor)
 
 
 def select(statement: Statement, query: RunQuery, schema: str, columns: str = _COLUMNS) -> str:
