@@ -136,6 +136,8 @@ DECLARE
     waiting run;
     tie record;
     released record;
+    released_some boolean := false;
+    telling boolean := is_telling();
 BEGIN
     SELECT array_agg(id) FILTER (WHERE tribe IS NULL), array_agg(id) FILTER (WHERE tribe IS NOT NULL)
     INTO ungrouped, grouped
@@ -155,15 +157,23 @@ BEGIN
         UPDATE run SET
             waits_for = waits_for - number,
             state = CASE WHEN waits_for > number THEN state WHEN due <= now THEN 'queued' ELSE 'scheduled' END,
-            place = CASE WHEN waits_for = number AND due <= now THEN place_of(docket, queue, NULL, NULL) ELSE 0 END
+            -- The virtual time of its queue: see `place_of`, which would be called for each of them.
+            place = CASE WHEN waits_for > number OR due > now THEN 0 ELSE COALESCE((
+                SELECT share.place FROM share WHERE share.docket = of_docket AND share.queue = run.queue AND share.tribe = ''
+            ), 0) END
         FROM counted WHERE docket = of_docket AND id = child
         RETURNING id, key, state, due
     LOOP
         IF released.state <> 'waiting' THEN
-            PERFORM note_work();
-            PERFORM tell_state(released.id, released.key, released.state, released.due);
+            released_some := true;
+            IF telling THEN
+                PERFORM tell_state(released.id, released.key, released.state, released.due);
+            END IF;
         END IF;
     END LOOP;
+    IF released_some THEN
+        PERFORM note_work();
+    END IF;
     -- Each of these takes a turn of its group, in their order.
     FOR tie IN
         SELECT child, parent FROM edge
