@@ -80,10 +80,10 @@ def explained(postgres_url: str) -> Iterator[Explained]:
         yield explained
 
 
-def check(plans: list[str], most_pages: int) -> None:
+def check(plans: list[str], most_pages: int, large: str = "run|ended|archive|error|edge") -> None:
     assert plans
     for plan in plans:
-        assert not re.search(r"Seq Scan on (run|ended|archive|error|edge)", plan), plan
+        assert not re.search(rf"Seq Scan on ({large})\b", plan), plan
         assert not re.search(r"Rows Removed by Filter: \d{4,}", plan), plan
         # A plan for the whole function counts what is below it as well.
         pages = [int(count) for count in re.findall(r"shared hit=(\d+)", plan)]
@@ -264,7 +264,7 @@ async def test_a_page_of_children_is_read_without_the_others(
     statement = sight.page_of(query, docket, 0)
     rows = explained.numbered(sight.select(statement, query, "dovetail"), statement.values)
     assert len(rows) == WANT + 1
-    check(explained.plans, 20 * WANT)
+    check(explained.plans, 20 * WANT, large="run|edge")  # what is nearly empty may be read as a whole
     for table in ("run", "edge"):
         plain.execute(f"DELETE FROM dovetail.{table} WHERE docket = %s".encode(), (docket,))
 

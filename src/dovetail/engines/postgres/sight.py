@@ -105,9 +105,8 @@ def _narrow(statement: Statement, query: RunQuery) -> None:
     if query.cursor is not None:
         if not _ID.fullmatch(query.cursor):
             raise no_cursor(query.cursor)
-        # Of children by their edges alone: given both, the planner may read all runs after the cursor for each child.
-        place = "id" if query.parent is None else "child"
-        statement.holds(f"{place} < {{}}" if query.newest_first else f"{place} > {{}}", query.cursor)
+        if query.parent is None:
+            statement.holds("id < {}" if query.newest_first else "id > {}", query.cursor)
 
 
 def select(statement: Statement, query: RunQuery, schema: str, columns: str = _COLUMNS) -> str:
@@ -116,12 +115,19 @@ def select(statement: Statement, query: RunQuery, schema: str, columns: str = _C
     conditions = " AND ".join(statement.conditions).replace("{schema}", f'"{schema}"')
     source, ordered = f'"{schema}".{"live_run" if live else "every_run"} AS run', "id"
     if query.parent is not None:
-        # Edges lie in the order of the children, which are looked up one by one: no more of them than the page needs.
-        parent = statement.value(put(query.parent))
-        edges = f'SELECT child FROM "{schema}".edge WHERE docket = $1 AND parent = {parent}'  # noqa: S608 - the same
-        source = f"({edges}) AS edge CROSS JOIN LATERAL (SELECT * FROM {source} WHERE run.id = edge.child) AS run"  # noqa: S608
-        ordered = "child"
+        source, ordered = _children(statement, query, put(query.parent), schema, source), "child"
     return f"SELECT {columns} FROM {source} WHERE {conditions} ORDER BY {ordered} {order} LIMIT {query.limit + 1}"  # noqa: S608 - values are bound
+
+
+def _children(statement: Statement, query: RunQuery, parent: str, schema: str, source: str) -> str:
+    """The runs that hang on one. Edges lie in the order of the children, which are looked up one by one, no more than
+    the page needs: OFFSET 0 keeps the planner from another way, whatever its statistics say."""
+    edges = f'SELECT child FROM "{schema}".edge WHERE docket = $1 AND parent = {statement.value(parent)}'  # noqa: S608 - values are bound
+    if query.cursor is not None:
+        edges += f" AND child {'<' if query.newest_first else '>'} {statement.value(query.cursor)}"
+    edges += f" ORDER BY child {'DESC' if query.newest_first else 'ASC'} OFFSET 0"
+    child = f"SELECT * FROM {source} WHERE docket = $1 AND run.id = edge.child OFFSET 0"  # noqa: S608 - the same
+    return f"({edges}) AS edge CROSS JOIN LATERAL ({child}) AS run"
 
 
 def _count(moment: datetime | None) -> int | None:
