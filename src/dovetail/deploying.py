@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from inspect import Parameter
 from typing import Any, NamedTuple
-
-from uncalled_for import get_dependency_parameters
 
 from dovetail import checks
 from dovetail.checks import RESERVED
 from dovetail.codec import CallTypes, Codec
+from dovetail.codec.demands import Demands
 from dovetail.engine import Engine
 from dovetail.engine.paging import WHOLE, pages
 from dovetail.errors import DovetailError, WrongArgument
@@ -23,7 +21,6 @@ from dovetail.model import PENDING, Run, RunQuery
 from dovetail.tasks import Task, TaskFunction
 
 EXAMPLES = 5
-_ANY_NUMBER = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _PLACE = re.compile(r"\[\d+\]")
 
 
@@ -130,7 +127,7 @@ class Fitting:
         judged once."""
         shape = (name, len(args), *kwargs)
         if shape not in self._shapes:
-            self._shapes[shape] = _surplus(task, args, kwargs) or _missing(task, args, kwargs)
+            self._shapes[shape] = _misbound(task.types.demands, args, kwargs)
         return self._shapes[shape]
 
     def _unloadable(self, run: Run, error: DovetailError) -> Reason:
@@ -141,21 +138,13 @@ class Fitting:
         return Reason(Problem.WRONG_ARGUMENT, _PLACE.sub("[]", str(error)))
 
 
-def _surplus(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
-    try:
-        task.signature.bind_partial(*args, **kwargs)
-    except TypeError as error:
-        return Reason(Problem.SURPLUS_ARGUMENT, str(error))
-    return None
-
-
-def _missing(task: Task, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
-    given = task.signature.bind_partial(*args, **kwargs).arguments
-    injected = get_dependency_parameters(task.function)
-    for name, parameter in task.signature.parameters.items():
-        is_needed = parameter.default is Parameter.empty and parameter.kind not in _ANY_NUMBER
-        if is_needed and name not in given and name not in injected:
-            return Reason(Problem.MISSING_ARGUMENT, f"the argument {name!r} is missing")
+def _misbound(demands: Demands | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Reason | None:
+    if demands is None:  # it does not tell
+        return None
+    if surplus := demands.surplus(args, kwargs):
+        return Reason(Problem.SURPLUS_ARGUMENT, surplus)
+    if missing := demands.missing(args, kwargs):
+        return Reason(Problem.MISSING_ARGUMENT, f"the argument {missing!r} is missing")
     return None
 
 

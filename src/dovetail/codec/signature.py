@@ -95,7 +95,7 @@ class CallTypes:
         self._keyword = keyword or {}
         self._surplus = surplus
         self._others = others
-        self._demands = demands
+        self.demands = demands
         slots = [*(positional or {}).values(), *self._keyword.values(), surplus, others]
         self._is_annotated = any(slot.hint is not Any for slot in slots)
 
@@ -125,7 +125,7 @@ class CallTypes:
 
     def refuse_misfits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise an error that names the first argument that is missing, too many or not what its annotation says."""
-        if self._demands is not None and (mistake := self._demands.mistake(args, kwargs)):
+        if self.demands is not None and (mistake := self.demands.mistake(args, kwargs)):
             raise WrongArgument(f"{self.name!r} cannot be called with these arguments: {mistake}")
         if not self._is_annotated:
             return
