@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
+from dovetail.engines.postgres.answers import Closing
 from dovetail.engines.postgres.shortcut import LONGEST, SLOW, Shortcut
 from dovetail.model import NewRun, new_id
 
@@ -22,8 +22,8 @@ class Watch:
         return self.now
 
 
-def last_row(run_id: str = "a") -> tuple[Any, ...]:
-    return (None, 0, "", None, None, None, 7, '["default"]', 0, run_id, None, "0", None)
+def last_row(run_id: str = "a") -> Closing:
+    return Closing(None, 0, "", None, None, None, 7, '["default"]', 0, run_id, 0, "0", None, None)
 
 
 def test_after_a_slow_claim_the_next_goes_on_where_it_ended() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -67,6 +67,25 @@ def claim_of(row: tuple[Any, ...]) -> Claim:
         get(queue), -priority, get_any(tribe), redelivered, crashes, headers_of(headers) if headers else _NO_HEADERS,
         _results_of(results) if results else (),
     )  # fmt: skip
+
+
+class Closing(NamedTuple):
+    """The last row of a claim, which is none: in the columns of one, what else there is to say."""
+
+    id: None
+    wait: int | None  # microseconds until there is reason to look again
+    news: str
+    poisoned: str | None  # tasks, as JSON
+    payload: None
+    attempt: None
+    due: int | None  # from here on, where in claim order it ended
+    queues: str | None  # that had work, as JSON
+    priority: int | None
+    last: str | None  # the id
+    lapsed: int
+    place: str | None
+    redelivered: None
+    results: None
 
 
 def tasks_in(said: str | None) -> tuple[str, ...]:

@@ -208,15 +208,13 @@ class PostgresEngine:
             "claim", self._docket, self._now, put(worker), want, names, duration_to_microseconds(lease), beyond, ageing
         )
         took = self.clock.monotonic() - began
-        last = rows.pop()
-        _, wait, told, poisoned, *_, lapsed, _, _, _ = last
-        self._tell(answers.news.decode("{" + told + "}"))
+        closing = answers.Closing(*rows.pop())
+        self._tell(answers.news.decode("{" + closing.news + "}"))
         if ageing is None:
-            self._open.shortcut.note(queues, last, took, was_full=len(rows) == want, went_beyond=beyond is not None)
+            self._open.shortcut.note(queues, closing, took, was_full=len(rows) == want, went_beyond=beyond is not None)
         claims = [answers.claim_of(row) for row in rows]
-        return Claimed(
-            claims, None if wait is None else timedelta(microseconds=wait), lapsed, answers.tasks_in(poisoned)
-        )
+        wait = None if closing.wait is None else timedelta(microseconds=closing.wait)
+        return Claimed(claims, wait, closing.lapsed, answers.tasks_in(closing.poisoned))
 
     async def finish(self, verdicts: Sequence[Verdict]) -> list[Finished]:
         return await self._open.finishes.submit(verdicts) if verdicts else []

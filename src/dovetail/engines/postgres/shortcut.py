@@ -10,9 +10,10 @@ beyond, everything is looked at again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
+
+from dovetail.engines.postgres.answers import Closing
 
 SLOW = 0.02
 """Seconds that a claim may take before it counts as slow."""
@@ -35,19 +36,18 @@ class Shortcut:
         """Where a claim on these queues may go on; None to look at everything."""
         return self._place if self._monotonic() < self._until and tuple(queues) == self._queues else None
 
-    def note(
-        self, queues: Sequence[str], last: tuple[Any, ...], took: float, *, was_full: bool, went_beyond: bool
-    ) -> None:
+    def note(self, queues: Sequence[str], closing: Closing, took: float, *, was_full: bool, went_beyond: bool) -> None:
         """A claim brought as many as it was asked for, or not, and its last row says where it ended."""
         self._queues = tuple(queues)
         if not went_beyond:
             is_slow = was_full and took > SLOW
             self._until = self._monotonic() + min(PAUSE * took, LONGEST) if is_slow else 0.0
-        due, with_work, priority, run_id, place = last[6], last[7], last[8], last[9], last[11]
-        if was_full and run_id is not None:
+        if was_full and closing.queues is not None and closing.place is not None:
             # A place in the order of all queues that had work, so that none of them overtakes another.
-            queued = msgspec.Raw(with_work.encode())
-            beyond = {"queues": queued, "priority": priority, "place": float(place), "due": due, "id": run_id}
+            beyond = {
+                "queues": msgspec.Raw(closing.queues.encode()), "priority": closing.priority,
+                "place": float(closing.place), "due": closing.due, "id": closing.last,
+            }  # fmt: skip
             self._place = msgspec.json.encode(beyond).decode()
         else:
             self._place = None
