@@ -6,8 +6,10 @@ and put aside after each test.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -18,6 +20,9 @@ from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMet
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from dovetail import Docket, Worker
+from tests.by_hand import at_work, soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +102,19 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measurements:
     monkeypatch.setattr(metrics._internal, "_METER_PROVIDER", provider)  # type: ignore[attr-defined]
     reader.get_metrics_data()
     return Measurements(reader)
+
+
+async def cancel_one(docket: Docket, worker: Worker) -> None:
+    """Let a run of the task `wait`, whose key is k, be cancelled while it is at work."""
+    started = asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with at_work(worker):
+        execution = await docket.add(wait, key="k")()
+        await soon(started.wait())
+        await docket.cancel("k")
+        with pytest.raises(Exception, match="cancelled"):
+            await execution.get_result(timeout=timedelta(seconds=10))

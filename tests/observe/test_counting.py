@@ -28,7 +28,7 @@ from dovetail.worker.roster import Reason
 from dovetail.worker.telemetry import Telemetry
 from tests.by_hand import ByHand, at_work, finish, soon, until
 from tests.conftest import MakeWorker
-from tests.observe.conftest import Measurements
+from tests.observe.conftest import Measurements, cancel_one
 
 ATTEMPTS = ("started", "completed", "succeeded", "failed", "retried", "redelivered", "perpetuated")
 
@@ -150,18 +150,7 @@ async def test_retries_are_counted_by_attempt_and_so_is_what_becomes_of_them(
 async def test_a_run_that_was_cancelled_has_ended_and_nothing_else(
     docket: Docket, worker: Worker, measured: Measurements
 ):
-    started = asyncio.Event()
-
-    async def wait() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with at_work(worker):
-        execution = await docket.add(wait, key="k")()
-        await soon(started.wait())
-        await docket.cancel("k")
-        with pytest.raises(Exception, match="cancelled"):
-            await execution.get_result(timeout=timedelta(seconds=10))
+    await cancel_one(docket, worker)
     assert attempts(measured) == {"started": 1, "completed": 1}
     assert measured.count("docket_tasks_cancelled") == 1
     assert has_ended_well(measured)

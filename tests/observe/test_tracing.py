@@ -20,9 +20,9 @@ from dovetail.model import State
 from dovetail.observe import tracing
 from dovetail.observe.tracing import carried_context, context_of, is_tracing
 from tests import abroad
-from tests.by_hand import ByHand, at_work, finish, soon
+from tests.by_hand import ByHand, at_work, finish
 from tests.conftest import MakeWorker
-from tests.observe.conftest import Measurements, Spans
+from tests.observe.conftest import Measurements, Spans, cancel_one
 
 tracer = trace.get_tracer(__name__)
 
@@ -191,18 +191,7 @@ async def test_a_span_says_which_run_it_is_in_both_vocabularies(docket: Docket, 
 
 
 async def test_a_run_that_was_cancelled_is_no_error(docket: Docket, worker: Worker, spans: Spans):
-    started = asyncio.Event()
-
-    async def wait() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with at_work(worker):
-        execution = await docket.add(wait, key="k")()
-        await soon(started.wait())
-        await docket.cancel("k")
-        with pytest.raises(Exception, match="cancelled"):
-            await execution.get_result(timeout=timedelta(seconds=10))
+    await cancel_one(docket, worker)
     assert spans.one("wait").status.status_code is StatusCode.OK
     assert spans.one("docket.cancel").attributes == {"docket.name": "tests", "docket.key": "k"}
 

@@ -30,9 +30,9 @@ class Setbacks:
         self._counts[claim.id] = count
         if len(self._counts) > REMEMBERED:
             del self._counts[next(iter(self._counts))]
-        return pause_after(count)
+        return wait_after(count)
 
 
-def pause_after(count: int) -> timedelta:
+def wait_after(count: int) -> timedelta:
     """The first is tried again at once: a connection broke. Then it takes longer each time."""
     return min(timedelta(milliseconds=50) * (2 ** (count - 1) - 1), LONGEST)

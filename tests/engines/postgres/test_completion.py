@@ -134,7 +134,7 @@ async def test_a_commit_that_never_succeeds_is_given_up(docket: Docket, monkeypa
 
 
 def test_the_pause_after_a_setback_grows_to_a_bound() -> None:
-    pauses = [setbacks.pause_after(count) for count in range(1, setbacks.MOST)]
+    pauses = [setbacks.wait_after(count) for count in range(1, setbacks.MOST)]
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (timedelta(), setbacks.LONGEST)
 
