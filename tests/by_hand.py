@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,8 +18,8 @@ from dovetail.worker.lines import Lines
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Reason, Tenure
 from dovetail.worker.runner import Runner
+from tests.waiting import PATIENCE, soon
 
-PATIENCE = 10.0
 """Seconds after which something that should have happened will not."""
 LEASE = timedelta(seconds=30)
 
@@ -88,12 +88,6 @@ async def runs_of(docket: Docket, key: str) -> list[Run]:
     return (await docket.engine.find(RunQuery(keys=(key,)))).items
 
 
-async def soon(awaitable: Any) -> Any:
-    """The answer, which has to come within a test's patience."""
-    async with asyncio.timeout(PATIENCE):
-        return await awaitable
-
-
 async def finish(worker: Worker, **at_most: int) -> None:
     """Let a worker run until nothing is left. One that does not come to an end is stopped, and the test fails."""
     ending = worker.run_at_most(at_most) if at_most else worker.run_until_finished()
@@ -120,10 +114,3 @@ async def at_work(*workers: Worker) -> AsyncIterator[None]:
             if not done:
                 worker.stop()
             await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the others work until a condition holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what others come to know has no event
-            await asyncio.sleep(0)

@@ -39,8 +39,9 @@ from dovetail.errors import (
     SchemaOutdated,
 )
 from dovetail.model import RunQuery, State
-from tests.by_hand import at_work, soon
+from tests.by_hand import at_work
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 SECOND = timedelta(seconds=1)
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001

@@ -28,8 +28,9 @@ from dovetail.clock import VirtualClock
 from dovetail.codec import Keyring, SigningKey
 from dovetail.docket import TaskCall, steering
 from dovetail.model import NewRun, RunQuery, State, new_id
-from tests.by_hand import ByHand, at_work, finish, run_of, runs_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of, runs_of
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 IN_AN_HOUR = timedelta(hours=1)

@@ -25,8 +25,9 @@ from dovetail import (
 from dovetail.clock import VirtualClock
 from dovetail.errors import DovetailError
 from dovetail.model import Claim, Event, EventKind, Failure, ProgressReport, Settle, State, Topic
-from tests.by_hand import ByHand, at_work, finish, soon
+from tests.by_hand import ByHand, at_work, finish
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 AN_HOUR = timedelta(hours=1)

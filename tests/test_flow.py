@@ -21,8 +21,9 @@ from dovetail import (
     result_of,
 )
 from dovetail.errors import InvalidArgument, InvalidType, PayloadError, UnknownParent
-from tests.by_hand import ByHand, at_work, finish, run_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of
 from tests.conftest import MakeWorker
+from tests.waiting import soon
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 ran: list[Any] = []

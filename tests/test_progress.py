@@ -13,7 +13,8 @@ from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.execution import Execution
 from dovetail.progress import ExecutionProgress
-from tests.by_hand import ByHand, at_work, soon
+from tests.by_hand import ByHand, at_work
+from tests.waiting import soon
 
 
 async def idle() -> None: ...

@@ -12,8 +12,9 @@ from dovetail import Docket, ExecutionState
 from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument, InvalidType, UnknownRun
 from dovetail.model import NewRun, WorkerInfo, new_id
-from tests.by_hand import ByHand, at_work, finish, soon
+from tests.by_hand import ByHand, at_work, finish
 from tests.conftest import MakeWorker
+from tests.waiting import soon
 
 MINUTE = timedelta(minutes=1)
 ran: list[str] = []

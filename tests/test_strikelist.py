@@ -16,8 +16,8 @@ from dovetail.codec import Keyring, SigningKey
 from dovetail.errors import AlreadyOpen, EngineUnavailable, InvalidArgument, InvalidType, InvalidURL, NotOpen
 from dovetail.model import Hold, HoldKind
 from dovetail.strikelist import Restore
-from tests.by_hand import soon, until
 from tests.faults import Faulty
+from tests.waiting import eventually, soon
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001
 MINUTE = timedelta(minutes=1)
@@ -126,9 +126,9 @@ async def test_what_is_stricken_here_is_known_here_at_once(strikes: StrikeList):
 
 async def test_a_list_follows_what_others_strike_and_restore(still: Docket, strikes: StrikeList):
     await still.strike(None, "to", "==", "ann")
-    await until(lambda: strikes.is_stricken(ANN))
+    await eventually(lambda: strikes.is_stricken(ANN))
     await still.restore(None, "to", "==", "ann")
-    await until(lambda: not strikes.is_stricken(ANN))
+    await eventually(lambda: not strikes.is_stricken(ANN))
 
 
 async def test_what_was_stricken_before_is_known_after_loading(still: Docket, url: str):
@@ -166,7 +166,7 @@ async def test_a_hint_that_is_lost_costs_a_poll(still: Docket, monkeypatch: pyte
     async with strikes.following(deaf):  # type: ignore[arg-type]
         await soon(strikes.wait_for_strikes_loaded())
         await still.strike("send")
-        await until(lambda: "send" in strikes.task_strikes)
+        await eventually(lambda: "send" in strikes.task_strikes)
 
 
 async def test_a_store_that_was_away_is_read_again(
@@ -194,7 +194,7 @@ async def test_a_heartbeat_tells_that_the_holds_have_changed(still: Docket):
         strikes.notice(1)
         await still.strike("send")
         strikes.notice(2)
-        await until(lambda: "send" in strikes.task_strikes)
+        await eventually(lambda: "send" in strikes.task_strikes)
 
 
 async def test_an_old_answer_never_comes_in_after_a_newer_one(still: Docket):
@@ -212,7 +212,7 @@ async def test_an_old_answer_never_comes_in_after_a_newer_one(still: Docket):
     async with strikes.following(slow):  # type: ignore[arg-type]
         await soon(answered.wait())  # an answer without the strike is on its way
         striking = asyncio.create_task(strikes.strike("send"))
-        await until(lambda: striking.done() or strikes._reading.locked())  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: striking.done() or strikes._reading.locked())  # pyright: ignore[reportPrivateUsage]
         go_on.set()
         await soon(striking)
         await soon(slow.faults.reached("holds", 3))

@@ -14,9 +14,10 @@ from dovetail.clock import VirtualClock, from_microseconds
 from dovetail.errors import InvalidArgument
 from dovetail.model import RunQuery, State
 from dovetail.strikelist import StrikeList
-from tests.by_hand import ByHand, at_work, finish, run_of, soon, until
+from tests.by_hand import ByHand, at_work, finish, run_of
 from tests.conftest import MakeWorker
 from tests.faults import behind_a_door
+from tests.waiting import eventually, soon
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -256,7 +257,7 @@ async def test_a_worker_stops_while_it_waits_for_the_strikes(
     monkeypatch.setattr(StrikeList, "_read_strikes", for_ever)
     async with Docket("tests", url) as fresh, make_worker(fresh) as worker:
         running = asyncio.create_task(worker.run_forever())
-        await until(lambda: worker._crew is not None)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: worker._crew is not None)  # pyright: ignore[reportPrivateUsage]
         worker.stop()
         await soon(running)
 
@@ -266,10 +267,10 @@ async def test_a_worker_at_work_hears_of_strikes(docket: Docket, make_worker: Ma
         other.register(send)
         async with at_work(make_worker(other)):
             await docket.add(send)("ann")
-            await until(lambda: calls.seen == ["ann"])
+            await eventually(lambda: calls.seen == ["ann"])
             late = await docket.add(send, when=from_microseconds(docket.clock.microseconds()) + HOUR, key="late")("bob")
             await docket.strike(send)
-            await until(lambda: "send" in other.strike_list.task_strikes)
+            await eventually(lambda: "send" in other.strike_list.task_strikes)
             # By a docket that has not heard of the strike, so that it is the worker that refuses.
             docket.strike_list.is_clear = True
             await docket.replace(send, from_microseconds(docket.clock.microseconds()), "late")("bob")
@@ -282,10 +283,10 @@ async def test_a_heartbeat_tells_the_list_which_holds_there_are(docket: Docket, 
     noticed: list[int] = []
     docket.strike_list.notice = noticed.append  # type: ignore[method-assign]
     async with at_work(worker):
-        await until(lambda: bool(noticed))
+        await eventually(lambda: bool(noticed))
         before = noticed[-1]
         await docket.strike(send)
-        await until(lambda: noticed[-1] != before)
+        await eventually(lambda: noticed[-1] != before)
 
 
 # Automatic ones
@@ -309,7 +310,7 @@ async def test_a_restored_task_starts_unasked_again(docket: Docket, worker: Work
     await docket.strike(automatic)
     async with at_work(worker):
         await docket.restore(automatic)
-        await until(lambda: calls.seen == ["automatic"])
+        await eventually(lambda: calls.seen == ["automatic"])
 
 
 # Previewing

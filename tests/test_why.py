@@ -16,9 +16,10 @@ from dovetail.model import Blockage, Failure, Requeue, Settle, State, WorkerInfo
 from dovetail.model import ProgressReport as Report
 from dovetail.why import CauseCode
 from dovetail.worker import pulse
-from tests.by_hand import LEASE, ByHand, at_work, soon
+from tests.by_hand import LEASE, ByHand, at_work
 from tests.conftest import MakeWorker
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -14,7 +14,8 @@ from dovetail import ConcurrencyLimit, Depends, Docket, Perpetual, Retry, UsageE
 from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import RunQuery, State
-from tests.by_hand import ByHand, at_work, finish, run_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 SECOND = timedelta(seconds=1)

@@ -18,8 +18,9 @@ from dovetail.errors import InvalidArgument, InvalidType
 from dovetail.model import Claim, State
 from dovetail.worker.seeder import Seeder
 from dovetail.worker.threads import Threads
-from tests.by_hand import ByHand, at_work, runs_of, soon
+from tests.by_hand import ByHand, at_work, runs_of
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 SECOND = timedelta(seconds=1)

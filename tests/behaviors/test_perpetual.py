@@ -14,8 +14,9 @@ from dovetail import Docket, ExecutionState, Perpetual, Retry, Worker
 from dovetail.clock import VirtualClock
 from dovetail.model import Requeue, Settle, State
 from dovetail.worker.roster import Reason
-from tests.by_hand import ByHand, finish, run_of, runs_of, soon
+from tests.by_hand import ByHand, finish, run_of, runs_of
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 MINUTE = timedelta(minutes=1)

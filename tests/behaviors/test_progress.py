@@ -10,7 +10,8 @@ import pytest
 from dovetail import Docket, Progress, Retry, Worker
 from dovetail.clock import VirtualClock
 from dovetail.errors import InvalidArgument, InvalidType
-from tests.by_hand import ByHand, finish, run_of, soon
+from tests.by_hand import ByHand, finish, run_of
+from tests.waiting import soon
 
 
 async def in_the_store(still: Docket, by_hand: ByHand, key: str) -> tuple[int, int, str | None]:

@@ -22,7 +22,8 @@ from dovetail import (
 )
 from dovetail.clock import VirtualClock
 from dovetail.model import State
-from tests.by_hand import ByHand, at_work, finish, run_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 SECOND = timedelta(seconds=1)

@@ -14,7 +14,8 @@ import pytest
 from dovetail import Depends, Docket, ExecutionFailed, ExecutionState, Retry, Timeout, Worker
 from dovetail.model import Settle, State
 from dovetail.worker.roster import Reason
-from tests.by_hand import ByHand, finish, soon
+from tests.by_hand import ByHand, finish
+from tests.waiting import soon
 
 SHORT = timedelta(milliseconds=20)
 LONG = timedelta(minutes=5)

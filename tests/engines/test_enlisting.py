@@ -23,7 +23,8 @@ from sqlalchemy.orm import Session
 from dovetail import Docket, Worker
 from dovetail.errors import InvalidArgument, InvalidType, SchemaOutdated, UnknownParent, UsageError
 from dovetail.model import NewRun, RunQuery, new_id
-from tests.by_hand import at_work, soon
+from tests.by_hand import at_work
+from tests.waiting import soon
 
 Open = Callable[[str], AbstractAsyncContextManager[Any]]
 

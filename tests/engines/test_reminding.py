@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.engine import reminding
 from dovetail.engine.reminding import Reminders
-from tests.by_hand import until
+from tests.waiting import eventually
 
 DELAYS = (0.001, 0.002, 0.003)
 
@@ -22,7 +22,7 @@ def at_short_notice(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_was_scheduled_is_told_after_every_delay():
     told: list[int] = []
     Reminders(lambda: told.append(1)).begin()
-    await until(lambda: len(told) == len(DELAYS))
+    await eventually(lambda: len(told) == len(DELAYS))
 
 
 async def test_however_much_is_scheduled_each_delay_passes_once_at_a_time():
@@ -30,7 +30,7 @@ async def test_however_much_is_scheduled_each_delay_passes_once_at_a_time():
     reminders = Reminders(lambda: told.append(1))
     for _ in range(100):
         reminders.begin()
-    await until(lambda: len(told) == 2 * len(DELAYS))
+    await eventually(lambda: len(told) == 2 * len(DELAYS))
     await asyncio.sleep(10 * DELAYS[-1])
     assert len(told) == 2 * len(DELAYS)
 
@@ -38,7 +38,7 @@ async def test_however_much_is_scheduled_each_delay_passes_once_at_a_time():
 async def test_it_may_be_asked_for_in_another_thread():
     told: list[threading.Thread] = []
     await asyncio.to_thread(Reminders(lambda: told.append(threading.current_thread())).begin)
-    await until(lambda: len(told) == len(DELAYS))
+    await eventually(lambda: len(told) == len(DELAYS))
     assert set(told) == {threading.current_thread()}
 
 

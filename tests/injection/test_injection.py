@@ -33,7 +33,8 @@ from dovetail import (
     Worker,
 )
 from dovetail.worker.setting import Setting
-from tests.by_hand import at_work, finish, run_of, soon
+from tests.by_hand import at_work, finish, run_of
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 Run = Callable[..., Any]

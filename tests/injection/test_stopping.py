@@ -11,7 +11,8 @@ import pytest
 from dovetail import Depends, Docket, Stopping, Timeout, UsageError
 from dovetail.model import Requeue, Settle, State
 from dovetail.worker.roster import Reason
-from tests.by_hand import ByHand, soon
+from tests.by_hand import ByHand
+from tests.waiting import soon
 
 LONG = timedelta(seconds=20)
 

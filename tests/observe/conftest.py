@@ -22,7 +22,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dovetail import Docket, Worker
-from tests.by_hand import at_work, soon
+from tests.by_hand import at_work
+from tests.waiting import soon
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ from dovetail.model import Claim, Failure, Finished, Requeue, Settle, State
 from dovetail.worker.counts import Gathering
 from dovetail.worker.roster import Reason
 from dovetail.worker.telemetry import Telemetry
-from tests.by_hand import ByHand, at_work, finish, soon, until
+from tests.by_hand import ByHand, at_work, finish
 from tests.conftest import MakeWorker
 from tests.observe.conftest import Measurements, cancel_one
+from tests.waiting import eventually, soon
 
 ATTEMPTS = ("started", "completed", "succeeded", "failed", "retried", "redelivered", "perpetuated")
 
@@ -94,9 +95,9 @@ async def test_a_long_run_is_seen_while_it_runs(docket: Docket, worker: Worker, 
 
     async with at_work(worker):
         await docket.add(wait)()
-        await until(lambda: running() == 1)
+        await eventually(lambda: running() == 1)
         go_on.set()
-        await until(lambda: running() == -1)  # since it was last looked at
+        await eventually(lambda: running() == -1)  # since it was last looked at
 
 
 async def test_workers_count_each_their_own(docket: Docket, make_worker: MakeWorker, measured: Measurements):

@@ -16,9 +16,10 @@ from dovetail.errors import EngineUnavailable, InvalidArgument, InvalidType, Usa
 from dovetail.instrumentation import healthcheck_server
 from dovetail.observe import health
 from dovetail.observe.health import Examiner, Vitals, page_of
-from tests.by_hand import at_work, soon, until
+from tests.by_hand import at_work
 from tests.conftest import MakeWorker
 from tests.observe.fetching import Fetched, fetch, get
+from tests.waiting import eventually, soon
 
 PATIENCE = timedelta(seconds=30)
 WELL = Vitals(timedelta(seconds=1), has_room=True, running=0, is_stopping=False)
@@ -52,7 +53,7 @@ def test_without_a_port_nothing_is_served():
 
 async def test_a_worker_that_claims_is_ready(docket: Docket, worker: Worker):
     async with at_work(worker):
-        await until(lambda: worker.vitals() is not None)
+        await eventually(lambda: worker.vitals() is not None)
         with healthcheck_server("127.0.0.1", 0, worker=worker) as port:
             ready, live, plain = await fetch(port, "/ready"), await fetch(port, "/live"), await fetch(port)
     assert (ready.status, ready.kind) == (200, "application/json")
@@ -76,26 +77,20 @@ async def test_a_store_that_does_not_answer_makes_it_unready_and_a_restart_would
     docket: Docket, worker: Worker
 ):
     async with at_work(worker):
-        await until(lambda: worker.vitals() is not None)
+        await eventually(lambda: worker.vitals() is not None)
 
         async def gone(*args: Any, **kwargs: Any) -> Any:
             raise EngineUnavailable("gone")
 
         docket.engine.claim, real = gone, docket.engine.claim  # type: ignore[method-assign]
         with healthcheck_server("127.0.0.1", 0, worker=worker, patience=timedelta(milliseconds=100)) as port:
-            await until_slowly(lambda: (vitals := worker.vitals()) and vitals.since_claim > timedelta(seconds=0.2))
+            await eventually(lambda: (vitals := worker.vitals()) and vitals.since_claim > timedelta(seconds=0.2))
             ready, live = await fetch(port, "/ready"), await fetch(port, "/live")
             assert ready.status == 503
             assert "claim loop stands still" in ready.json["reason"]
             assert live.status == 200
             docket.engine.claim = real  # type: ignore[method-assign]
             await docket.add(asyncio.sleep)(0)  # wakes it
-
-
-async def until_slowly(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - time itself is waited for
-            await asyncio.sleep(0.02)
 
 
 async def test_a_full_worker_need_not_claim(docket: Docket, make_worker: MakeWorker):
@@ -110,7 +105,7 @@ async def test_a_full_worker_need_not_claim(docket: Docket, make_worker: MakeWor
         await docket.add(wait)()
         await soon(started.wait())
         with healthcheck_server("127.0.0.1", 0, worker=worker, patience=timedelta(milliseconds=1)) as port:
-            await until_slowly(lambda: (vitals := worker.vitals()) and vitals.since_claim > timedelta(milliseconds=5))
+            await eventually(lambda: (vitals := worker.vitals()) and vitals.since_claim > timedelta(milliseconds=5))
             ready = await fetch(port, "/ready")
         go_on.set()
     assert (ready.status, ready.json["running"]) == (200, 1)
@@ -122,7 +117,7 @@ async def test_a_blocked_event_loop_still_answers_and_says_so(
     monkeypatch.setattr(health, "TURN", 0.05)
     answers: list[Fetched] = []
     async with at_work(worker):
-        await until(lambda: worker.vitals() is not None)
+        await eventually(lambda: worker.vitals() is not None)
         with healthcheck_server("127.0.0.1", 0, worker=worker) as port:
 
             async def block() -> None:

@@ -19,9 +19,10 @@ from dovetail.worker import telemetry as telemetry_module
 from dovetail.worker.roster import Reason
 from dovetail.worker.settler import Settler
 from dovetail.worker.telemetry import Telemetry
-from tests.by_hand import ByHand, at_work, finish, soon, until
+from tests.by_hand import ByHand, at_work, finish
 from tests.conftest import MakeWorker
 from tests.observe.conftest import Measurements
+from tests.waiting import eventually, soon
 
 LATER = datetime.now(UTC) + timedelta(hours=1)
 
@@ -212,7 +213,7 @@ async def test_a_requeue_that_gives_way_is_superseded(docket: Docket, worker: Wo
 
     await docket.add(flaky, key="k")()
     async with at_work(worker):
-        await until(lambda: measured_now(measured, "docket_tasks_superseded") > 0)
+        await eventually(lambda: measured_now(measured, "docket_tasks_superseded") > 0)
     assert measured.count("docket_tasks_superseded", where="retry", task="flaky") == 1
 
 
@@ -265,7 +266,7 @@ async def test_depths_and_ages_are_told_by_a_worker(docket: Docket, worker: Work
     await docket.add(work, queue="mail", when=datetime.now(UTC) - timedelta(minutes=5))()
     async with at_work(worker):
         # A gauge keeps its last value, which may be another test's.
-        await until(lambda: measured_now(measured, "docket_schedule_depth") == 2)
+        await eventually(lambda: measured_now(measured, "docket_schedule_depth") == 2)
     labels = {"docket.name": "tests"}
     assert [(each, point.value) for each, point in measured.of("docket_queue_depth")] == [(labels, 1)]
     ages = {each["docket.queue"]: point.value for each, point in measured.of("dovetail_oldest_queued_age")}
@@ -297,7 +298,7 @@ async def test_what_is_due_is_counted_also_while_every_worker_is_full(
         await docket.add(wait)()
         await soon(started.wait())
         await docket.add(work, when=datetime.now(UTC) + timedelta(milliseconds=20))()
-        await until(lambda: measured_now(measured, "docket_queue_depth") == 1)
+        await eventually(lambda: measured_now(measured, "docket_queue_depth") == 1)
         go_on.set()
 
 

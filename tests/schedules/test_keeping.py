@@ -28,7 +28,8 @@ from dovetail.model import Claim, RunQuery, State
 from dovetail.schedules import QUEUE
 from dovetail.testing import drain
 from dovetail.worker.ticker import Ticker
-from tests.by_hand import at_work, finish, soon
+from tests.by_hand import at_work, finish
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 SECOND = timedelta(seconds=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import os
 import signal
 import sqlite3
@@ -13,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -24,24 +22,11 @@ from dovetail.model import Run, RunQuery, State
 from tests.system.programs import record
 from tests.system.programs.record import Line
 from tests.system.programs.tasks import tasks
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-GLANCE = 0.005
 LEASE = timedelta(seconds=2)
 """As short as a busy machine allows: what waits for a lease to lapse waits this long."""
-
-
-async def eventually(condition: Callable[[], Any | Awaitable[Any]], within: float = 20.0) -> Any:
-    """What the condition says once it says something. Fails if that takes too long."""
-    deadline = time.monotonic() + within
-    while True:
-        answer = condition()
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"not within {within} s: {inspect.getsource(condition).strip()}"
-        await asyncio.sleep(GLANCE)
 
 
 class Record:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from dovetail import Docket
 from dovetail.model import State
 from tests.stores import Stores
-from tests.system.harness import Stage, eventually, runs_of, set_stage, short_folder
+from tests.system.harness import Stage, runs_of, set_stage, short_folder
 from tests.system.programs.tasks import hold_the_interpreter, pause, wait_abroad_at
+from tests.waiting import eventually, is_gone
 
 FOR_EVER = 10**13
 A_WHILE = 3 * 10**8
@@ -45,14 +44,6 @@ def stage(request: pytest.FixtureRequest, stores: Stores) -> Iterator[Stage]:
             stage.check()
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-
-
 @pytest.mark.parametrize("how", ["waits", "holds the interpreter"])
 async def test_a_process_dies_with_its_worker_and_the_run_starts_elsewhere(
     stage: Stage, docket: Docket, how: str
@@ -67,7 +58,7 @@ async def test_a_process_dies_with_its_worker_and_the_run_starts_elsewhere(
 
     worker.kill()
 
-    await eventually(lambda: is_gone(first.pid), within=5)
+    await eventually(lambda: is_gone(first.pid))
     other = stage.start_worker()
     _, second = await eventually(lambda: len(starts := stage.record.starts(run.key)) == 2 and starts, within=30)
     assert second.epoch > first.epoch
@@ -77,7 +68,7 @@ async def test_a_process_dies_with_its_worker_and_the_run_starts_elsewhere(
         assert await run.get_result(timeout=timedelta(seconds=20)) == second.pid
     else:
         await docket.cancel(run.key)
-        await eventually(lambda: is_gone(second.pid), within=20)
+        await eventually(lambda: is_gone(second.pid))
 
 
 async def test_a_body_that_holds_the_interpreter_for_longer_than_a_lease_runs_once(

@@ -14,8 +14,9 @@ import pytest
 
 from dovetail import Docket, EngineFull, EngineUnavailable, Execution
 from dovetail.model import State
-from tests.system.harness import Process, Stage, are_over, eventually, runs_of, set_stage, short_folder
+from tests.system.harness import Process, Stage, are_over, runs_of, set_stage, short_folder
 from tests.system.programs.tasks import carry, pause, wait_at
+from tests.waiting import eventually
 
 SIZE = 16 * 1024 * 1024
 LEASE = timedelta(seconds=5)

@@ -6,9 +6,10 @@ from collections import Counter
 from datetime import timedelta
 
 from dovetail import Docket
-from tests.system.harness import Stage, eventually, runs_of
+from tests.system.harness import Stage, runs_of
 from tests.system.programs.fork import CHILDREN, EACH
 from tests.system.programs.tasks import fork_and_add
+from tests.waiting import eventually
 
 
 async def test_both_sides_of_a_fork_go_on_adding_and_lose_nothing(stage: Stage) -> None:

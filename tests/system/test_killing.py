@@ -8,8 +8,9 @@ from itertools import pairwise
 
 from dovetail import Docket
 from dovetail.model import Run, State
-from tests.system.harness import Process, Record, Stage, are_over, eventually, runs_of
+from tests.system.harness import Process, Record, Stage, are_over, runs_of
 from tests.system.programs.tasks import EXIT_OF_THE_PILL, pause, pause_in_thread, swallow_pill, wait_at
+from tests.waiting import eventually
 
 RUNS = 300
 KILLS = 25

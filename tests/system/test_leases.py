@@ -7,9 +7,10 @@ from datetime import timedelta
 
 from dovetail import Docket
 from dovetail.model import State
-from tests.system.harness import LEASE, Stage, eventually
+from tests.system.harness import LEASE, Stage
 from tests.system.programs import tasks
 from tests.system.programs.tasks import block, block_at, pause, wait_at
+from tests.waiting import eventually
 
 TAKEN_OVER = timedelta(seconds=20)
 

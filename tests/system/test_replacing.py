@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dovetail import Docket, EngineUnavailable
-from tests.system.harness import Stage, eventually
+from tests.system.harness import Stage
 from tests.system.programs.tasks import pause
+from tests.waiting import eventually
 
 SAID = "was deleted or replaced"
 NEW = 10

@@ -13,8 +13,9 @@ from dovetail import Docket
 from dovetail.model import RunQuery
 from dovetail.schedules import QUEUE
 from tests.stores import Stores
-from tests.system.harness import Record, Stage, are_over, eventually, set_stage, short_folder
+from tests.system.harness import Record, Stage, are_over, set_stage, short_folder
 from tests.system.programs.tasks import pause
+from tests.waiting import eventually
 
 SCHEDULES = 20
 KILLS = 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dovetail import Docket
 from dovetail.model import State
-from tests.system.harness import Stage, are_over, eventually, runs_of
+from tests.system.harness import Stage, are_over, runs_of
+from tests.waiting import eventually
 
 PRODUCERS, EACH = 4, 500
 WORKERS = 3

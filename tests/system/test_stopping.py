@@ -11,8 +11,9 @@ import pytest
 
 from dovetail import Docket, Execution
 from dovetail.model import State
-from tests.system.harness import Process, Stage, are_over, eventually, runs_of
+from tests.system.harness import Process, Stage, are_over, runs_of
 from tests.system.programs.tasks import pause, wait_at, wait_in_thread_at
+from tests.waiting import eventually
 
 SOON = timedelta(seconds=20)
 RUSH = 1500

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 
 from dovetail import Docket
 from dovetail.model import State
-from tests.system.harness import Stage, are_over, eventually, runs_of
+from tests.system.harness import Stage, are_over, runs_of
 from tests.system.programs.submit import BATCH, drafted
+from tests.waiting import eventually
 
 KILLS = 30
 

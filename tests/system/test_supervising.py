@@ -11,8 +11,9 @@ from pathlib import Path
 
 from dovetail import Docket, ExecutionState
 from dovetail.model import State
-from tests.system.harness import Process, Stage, are_over, eventually, runs_of
+from tests.system.harness import Process, Stage, are_over, runs_of
 from tests.system.programs.tasks import ignore_everything, leak, pause, swallow_pill, wait_at
+from tests.waiting import eventually
 
 SOON = timedelta(seconds=30)
 

@@ -13,8 +13,9 @@ import pytest
 
 from dovetail import Docket, ExecutionCancelled
 from dovetail.engines.sqlite.doorbell import POLL
-from tests.system.harness import Stage, are_over, eventually, set_stage, short_folder
+from tests.system.harness import Stage, are_over, set_stage, short_folder
 from tests.system.programs.tasks import pause, wait_at
+from tests.waiting import eventually
 
 SOON = 0.1
 """Seconds. A few milliseconds are usual; a busy machine may take longer, but nothing like a poll."""

@@ -18,7 +18,7 @@ from dovetail import Docket, Execution, ExecutionCancelled, ExecutionFailed, Pay
 from dovetail.model import Run, State
 from tests import abroad
 from tests.by_hand import run_of
-from tests.system.harness import eventually
+from tests.waiting import eventually, is_gone
 
 SOON = timedelta(seconds=40)
 MakeWorker = Callable[..., Worker]
@@ -40,14 +40,6 @@ async def at_work(worker: Worker) -> AsyncIterator[Worker]:
 async def working(worker: Worker) -> AsyncIterator[Worker]:
     async with at_work(worker):
         yield worker
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
 
 
 async def written(path: Path) -> int:

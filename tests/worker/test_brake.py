@@ -15,7 +15,8 @@ from dovetail.model import State
 from dovetail.testing import drain
 from dovetail.worker import setbacks
 from dovetail.worker.brake import CALM, LONGEST, Brake
-from tests.by_hand import ByHand, at_work, run_of, soon
+from tests.by_hand import ByHand, at_work, run_of
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 MOMENT = timedelta(milliseconds=1)

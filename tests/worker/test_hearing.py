@@ -18,7 +18,8 @@ from dovetail.why import CauseCode
 from dovetail.worker import hearing
 from dovetail.worker.hearing import Hearing
 from dovetail.worker.roster import Roster, Tenure
-from tests.by_hand import at_work, run_of, soon
+from tests.by_hand import at_work, run_of
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 

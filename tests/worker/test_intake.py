@@ -16,9 +16,10 @@ from dovetail.model import Settle, State, Verdict
 from dovetail.schedules import QUEUE
 from dovetail.worker.intake import Intake, Scope
 from dovetail.worker.roster import Roster, Tenure
-from tests.by_hand import run_of, soon
+from tests.by_hand import run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 LEASE = timedelta(seconds=30)
 

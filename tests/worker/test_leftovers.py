@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from dovetail import Docket, Execution, ExecutionState, Queue
-from tests.by_hand import finish, soon
+from tests.by_hand import finish
 from tests.conftest import MakeWorker
+from tests.waiting import soon
 
 
 async def note(what: str) -> str:

@@ -12,9 +12,9 @@ import pytest
 from dovetail import Docket
 from dovetail.model import Hold, HoldKind
 from dovetail.worker.listener import Listener
-from tests.by_hand import soon
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 
 async def work() -> None: ...

@@ -20,9 +20,10 @@ from dovetail.worker import pulse as module
 from dovetail.worker.crew import Crew
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.roster import Reason, Roster, Tenure
-from tests.by_hand import at_work, finish, run_of, soon
+from tests.by_hand import at_work, finish, run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 LEASE = timedelta(seconds=30)

@@ -12,8 +12,9 @@ from dovetail import Docket, UsageError, Worker
 from dovetail.model import State
 from dovetail.worker.recycling import SPREAD, Limits, Wear, memory_used
 from dovetail.worker.reloading import watched
-from tests.by_hand import run_of, soon
+from tests.by_hand import run_of
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 
 def test_without_limits_there_is_no_reason_to_go():

@@ -13,9 +13,10 @@ from dovetail import Docket, OutcomeUnknown, Progress, Worker
 from dovetail.clock import VirtualClock
 from dovetail.model import ProgressReport
 from dovetail.worker.reporter import INTERVAL, Reporter
-from tests.by_hand import finish, soon
+from tests.by_hand import finish
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 
 class Written:

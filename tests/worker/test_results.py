@@ -15,7 +15,8 @@ from dovetail.tasks import Task
 from dovetail.tasks.drafting import RECEIVED
 from dovetail.worker.results import Reader
 from dovetail.worker.runner import UNREADABLE_DELAY
-from tests.by_hand import ByHand, soon
+from tests.by_hand import ByHand
+from tests.waiting import soon
 
 
 class Shelf:

@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.roster import Pace, Reason, Roster, Tenure
-from tests.by_hand import soon
+from tests.waiting import soon
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -19,7 +19,8 @@ from dovetail.model import NewRun, Requeue, Settle, State, new_id
 from dovetail.worker.roster import Reason
 from dovetail.worker.runner import UNKNOWN_DELAY
 from dovetail.worker.threads import Threads
-from tests.by_hand import ByHand, finish, run_of, soon
+from tests.by_hand import ByHand, finish, run_of
+from tests.waiting import soon
 
 Make = Callable[[], BaseException]
 

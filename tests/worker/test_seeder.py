@@ -12,9 +12,10 @@ import pytest
 from dovetail import Behavior, Docket, OutcomeUnknown, Perpetual, UsageError, Worker
 from dovetail.model import State
 from dovetail.worker.seeder import INTERVAL, Seeder
-from tests.by_hand import ByHand, at_work, finish, runs_of, soon
+from tests.by_hand import ByHand, at_work, finish, runs_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 HOUR = timedelta(hours=1)
 

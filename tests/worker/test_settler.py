@@ -12,9 +12,10 @@ import pytest
 from dovetail import Docket, EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, Settle, State
 from dovetail.worker.settler import LONGEST_PAUSE, Settler
-from tests.by_hand import run_of, soon
+from tests.by_hand import run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
+from tests.waiting import soon
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,8 +9,9 @@ import pytest
 
 from dovetail import Docket, Queue
 from dovetail.errors import InvalidArgument, InvalidType
-from tests.by_hand import at_work, finish, soon
+from tests.by_hand import at_work, finish
 from tests.conftest import MakeWorker
+from tests.waiting import soon
 
 ran: list[str] = []
 

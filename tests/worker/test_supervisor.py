@@ -14,7 +14,7 @@ import pytest
 from dovetail.worker import supervisor as module
 from dovetail.worker.backoff import LONGEST, pause_after
 from dovetail.worker.supervisor import Supervisor, how
-from tests.by_hand import soon
+from tests.waiting import soon
 
 PREFACE = """
 import os, signal, socket, sys, time

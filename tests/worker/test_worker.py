@@ -29,8 +29,9 @@ from dovetail.model import Claim, Requeue, Run, State
 from dovetail.worker import crew as module
 from dovetail.worker.roster import Pace
 from tests import collections_of_tasks
-from tests.by_hand import ByHand, at_work, finish, run_of, runs_of, soon
+from tests.by_hand import ByHand, at_work, finish, run_of, runs_of
 from tests.faults import behind_a_door
+from tests.waiting import soon
 
 MakeWorker = Callable[..., Worker]
 SHORT = timedelta(milliseconds=300)

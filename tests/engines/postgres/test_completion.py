@@ -23,7 +23,7 @@ from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new
 from dovetail.worker import setbacks
 from tests.engines.postgres.effects import TABLE, leave_effect
 from tests.engines.postgres.killing import kill_backends
-from tests.system.harness import eventually
+from tests.waiting import eventually
 
 LEASE = timedelta(seconds=30)
 ROOT = Path(__file__).parents[3]

@@ -32,7 +32,7 @@ from tests.engines.conftest import as_user
 from tests.engines.postgres.killing import kill_backends
 from tests.servers.postgres import RELAXED, PostgresServer
 from tests.servers.proxy import Proxy, proxy
-from tests.system.harness import eventually
+from tests.waiting import eventually
 
 LEASE = timedelta(seconds=30)
 

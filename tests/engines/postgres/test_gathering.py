@@ -12,7 +12,7 @@ from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.engines.postgres.gathering import LANES, Gatherer
 from dovetail.model import Finished, Limit, NewRun, Settle, State, new_id
-from tests.system.harness import eventually
+from tests.waiting import eventually
 
 LEASE = timedelta(seconds=30)
 

@@ -11,7 +11,7 @@ import pytest
 from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.model import Limit, NewRun, Requeue, Settle, State, Verdict, new_id
-from tests.system.harness import eventually
+from tests.waiting import eventually
 
 LEASE = timedelta(seconds=30)
 LIMITS = [f"limit {n}" for n in range(20)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
@@ -13,6 +12,7 @@ from dovetail.engines.redis import RedisEngine
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Claim, NewRun, Retention, Settle, State, new_id
 from tests.servers.redis import Server
+from tests.waiting import eventually
 
 T = TypeVar("T")
 
@@ -42,15 +42,6 @@ async def take(opened: RedisEngine, want: int = 10, **fields: Any) -> list[Claim
     return (await opened.claim("worker", want, lease=fields.pop("lease", LEASE), **fields)).claims
 
 
-async def until(happened: Callable[[], Awaitable[bool]], patience: float = 20) -> None:
-    """Until something is so that nobody tells us of: time has passed on the server, for one."""
-    async with asyncio.timeout(patience):
-        while True:
-            if await happened():
-                return
-            await asyncio.sleep(0.01)
-
-
 async def until_known(ask: Callable[[], Awaitable[T]]) -> T:
     """As one does who wants to be sure: again, until there is an answer."""
     while True:
@@ -64,7 +55,7 @@ async def until_empty(opened: RedisEngine) -> None:
     async def is_empty() -> bool:
         return not await opened.residue()
 
-    await until(is_empty)
+    await eventually(is_empty)
 
 
 def completed(*claims: Claim) -> list[Settle]:

@@ -13,9 +13,10 @@ from dovetail.engines.redis import RedisEngine, lane, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Cancelled, Claim, EventKind, Finished, Placing, ProgressReport, RunQuery, Topic, new_id
 from dovetail.testing.conformance.watching import hear
-from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_known
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until_known
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import Server
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -364,13 +365,13 @@ async def test_what_was_being_opened_when_an_engine_was_closed_does_not_stay_ope
     opened = engine(f"redis://127.0.0.1:{way.port}")
     async with opened:
         way.cut()
-        await until(lambda: _has(way.connections, 0, exactly=True))
+        await eventually(lambda: _has(way.connections, 0, exactly=True))
         way.delay(0.05)  # so that the connection is made only after all is closed
         asking = [asyncio.create_task(opened.holds(), name=f"ask {n}") for n in range(3)]
-        await until(lambda: _has(way.connections, 1))
+        await eventually(lambda: _has(way.connections, 1))
     await asyncio.gather(*asking, return_exceptions=True)
     assert all(isinstance(task.exception(), EngineUnavailable) for task in asking)
-    await until(lambda: _has(way.connections, 0, exactly=True))
+    await eventually(lambda: _has(way.connections, 0, exactly=True))
 
 
 async def _has(count: Callable[[], int], number: int, *, exactly: bool = False) -> bool:

@@ -14,8 +14,9 @@ import pytest
 from dovetail.engines.redis import RedisEngine, durability, lane
 from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown, UnknownParent
 from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, Topic, new_id
-from tests.engines.redis.engines import a_run, completed, engine, on, take, until, until_empty, until_known
+from tests.engines.redis.engines import a_run, completed, engine, on, take, until_empty, until_known
 from tests.servers import redis as servers
+from tests.waiting import eventually
 
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
 
@@ -77,7 +78,7 @@ async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal:
             async def have_come(before: int = before) -> bool:
                 return len(accepted) >= before + 30
 
-            await until(have_come)
+            await eventually(have_come)
             await asyncio.to_thread(mortal.kill)
             await asyncio.to_thread(mortal.start)
         stopping = True
@@ -322,7 +323,7 @@ async def test_a_docket_with_live_runs_does_not_go(valkey: servers.Server) -> No
             claims.extend(await take(opened))
             return bool(claims)
 
-        await until(has_come)
+        await eventually(has_come)
         assert [claim.id for claim in claims] == [live.id]
         await opened.finish(completed(*claims))
         await until_empty(opened)
@@ -343,7 +344,7 @@ async def test_records_past_their_retention_go_as_others_come(valkey: servers.Se
         async def is_swept() -> bool:
             return not (await opened.sweep()).more and not await opened.residue()
 
-        await until(is_swept)
+        await eventually(is_swept)
 
 
 async def test_a_store_that_was_flushed_starts_anew(valkey: servers.Server) -> None:
@@ -464,7 +465,7 @@ async def test_a_record_that_somebody_removed_stops_no_other(valkey: servers.Ser
             return claims[-1:] != [] and claims[-1].id == good.id
 
         await opened.schedule([good])
-        await until(has_come)
+        await eventually(has_come)
         await opened.finish(completed(claims[-1]))
 
 
