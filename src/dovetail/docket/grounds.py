@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import CallTypes, Codec, Keyring, codec_named
-from dovetail.engine import Archives, Engine
+from dovetail.engine import Archives, Engine, Lends
 from dovetail.engine.registry import engine_for, redacted
 from dovetail.engine.tracing import show_calls
 from dovetail.errors import (
@@ -44,6 +44,8 @@ from dovetail.tasks.standard import standard_tasks
 from dovetail.telemetry import DocketTelemetry
 
 if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
     from dovetail.docket import Docket
 
 DEFAULT_URL = "sqlite:///dovetail.db"
@@ -162,8 +164,22 @@ class Grounds:
 
     @property
     def prefix(self) -> str:
-        """The name, as programs put it before names of their own."""
-        return self.name
+        """The name, as programs put it before names of their own. In a cluster, what begins with it is in one slot."""
+        return f"{{{self.name}}}" if "+cluster" in self.url.partition("://")[0] else self.name
+
+    def key(self, suffix: str) -> str:
+        """A name for a key of your own, beside those of the docket."""
+        return f"{self.prefix}:{suffix}"
+
+    def redis(self) -> AbstractAsyncContextManager[Redis]:
+        """A client to the Redis or Valkey server that keeps this docket, for keys of your own."""
+        engine = self.engine
+        if not isinstance(engine, Lends):
+            raise UsageError(
+                f"redis() needs a docket in Redis or Valkey, and this one is kept at {redacted(self.url)}; keep what is"
+                " yours in that store, with a connection of your own"
+            )
+        return engine.client()
 
     def labels(self) -> dict[str, str]:
         return {"docket.name": self.name}

@@ -6,10 +6,22 @@ from dovetail.engine.interface import (
     Engine,
     Enlists,
     Examines,
+    Lends,
     Mends,
     Plans,
     Transaction,
     Transacts,
 )
 
-__all__ = ["Archives", "Countable", "Engine", "Enlists", "Examines", "Mends", "Plans", "Transaction", "Transacts"]
+__all__ = [
+    "Archives",
+    "Countable",
+    "Engine",
+    "Enlists",
+    "Examines",
+    "Lends",
+    "Mends",
+    "Plans",
+    "Transaction",
+    "Transacts",
+]

@@ -211,6 +211,15 @@ class Enlists(Protocol):
     async def schedule_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Placement]: ...
 
 
+@runtime_checkable
+class Lends(Protocol):
+    """An engine whose server may be used for other things too."""
+
+    def client(self) -> AbstractAsyncContextManager[Any]:
+        """The driver's own client to the server. What is closed at the end is the engine's business."""
+        ...
+
+
 class Transaction(Protocol):
     """A transaction in which a task writes. What it wrote counts with the verdict, or not at all."""
 

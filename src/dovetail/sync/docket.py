@@ -160,6 +160,9 @@ class Docket:
     def prefix(self) -> str:
         return self._docket.prefix
 
+    def key(self, suffix: str) -> str:
+        return self._docket.key(suffix)
+
     @property
     def tasks(self) -> dict[str, TaskFunction]:
         return self._docket.tasks

@@ -48,6 +48,12 @@ async def test_a_docket_by_tls(port: int, certificate: Path, scheme: str) -> Non
         assert await opened.residue() == {}
 
 
+@pytest.mark.parametrize("query", ["ssl_ca_certs={}", "ssl_cert_reqs=none&ssl_check_hostname=false"])
+async def test_the_client_that_is_lent_goes_the_same_way(port: int, certificate: Path, query: str) -> None:
+    async with engine(f"rediss://127.0.0.1:{port}?{query.format(certificate)}") as opened, opened.client() as client:
+        assert await client.ping()
+
+
 async def test_a_certificate_that_nobody_vouches_for_is_refused(port: int) -> None:
     with pytest.raises(EngineUnavailable, match="certificate"):
         async with engine(f"rediss://127.0.0.1:{port}"):

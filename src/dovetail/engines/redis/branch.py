@@ -10,6 +10,7 @@ from dovetail.engine import refusals
 from dovetail.engines.redis import packing
 from dovetail.engines.redis.gathering import Gatherer
 from dovetail.engines.redis.lane import Lane, Request
+from dovetail.engines.redis.lending import Lender
 from dovetail.engines.redis.listening import Listener
 from dovetail.engines.redis.location import Location
 from dovetail.model import Finished, NewRun, Placement, Placing, Settle, State, Verdict
@@ -63,6 +64,7 @@ class Branch:
         # A loop that only visits may end without a word: it must not leave connections open.
         self.lane = Lane(location, root, keeps=not is_visiting, distrusted=self._distrust)
         self.listener = Listener(location.shown, root, self.lane.wire, keeps=not is_visiting)
+        self.lender = Lender(location, keeps=not is_visiting)
         self._clock = None if isinstance(clock, SystemClock) else clock
         self._confirmed_by = confirmed_by
         self._schedules = Gatherer[Sequence[NewRun], list[Placement]](self._schedule, _weight_of_runs, TOGETHER)
@@ -74,6 +76,7 @@ class Branch:
     async def close(self) -> None:
         await self.listener.close()
         self.lane.close()
+        await self.lender.close()
 
     # Calling
 

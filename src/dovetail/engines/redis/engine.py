@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from dovetail.engine.paging import place_of
 from dovetail.engines.redis import durability as durabilities
 from dovetail.engines.redis import examining, packing
 from dovetail.engines.redis.branch import Branch, parts_of
+from dovetail.engines.redis.lending import Client
 from dovetail.engines.redis.location import locate
 from dovetail.errors import EngineUnavailable, InvalidArgument
 from dovetail.model import (
@@ -119,6 +120,9 @@ class RedisEngine:
         if to not in (None, LAYOUT):
             raise InvalidArgument(f"there is no schema version {to}; the newest is {LAYOUT}")
         return LAYOUT
+
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        return self._branch().lender.lend()
 
     # A run's life
 
