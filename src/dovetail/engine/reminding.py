@@ -1,4 +1,4 @@
-"""Reminders: hints about work in a transaction of the caller's, whose commit nobody sees here."""
+"""Reminders: hints about what a transaction did whose commit nobody sees here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 DELAYS = (0.02, 0.1, 0.4, 1.5)
-"""Seconds after which workers are told to look. Most transactions are over by one of them; for the others, workers look
-by themselves. PostgreSQL could tell at the commit itself, but would make every such commit wait for all others."""
+"""Seconds after which those who wait are told to look. Most transactions are over by one of them; for the others, they
+look by themselves. PostgreSQL could tell at the commit itself, but would make every such commit wait for all others."""
 
 
 class Reminders:

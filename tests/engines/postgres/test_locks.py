@@ -10,8 +10,8 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engines.postgres import PostgresEngine
-from dovetail.model import Limit, NewRun, Requeue, Settle, State, Verdict, new_id
-from tests.waiting import eventually
+from dovetail.model import EventKind, Limit, NewRun, Requeue, Settle, State, Topic, Verdict, new_id
+from tests.waiting import eventually, soon
 
 LEASE = timedelta(seconds=30)
 LIMITS = [f"limit {n}" for n in range(20)]
@@ -106,3 +106,19 @@ async def test_who_takes_over_waits_for_all_limits_at_once(
     assert (await claiming).claims == []
     assert held == 0
     assert (await engine.survey()).count(State.FAILED) == len(LIMITS)
+
+
+async def test_who_begins_to_listen_while_another_finishes_is_told_to_look_again(
+    engine: PostgresEngine, other: psycopg.AsyncConnection
+) -> None:
+    """The one who finishes found nobody when he began, and whoever reads before he ends sees nothing of it."""
+    await limited_runs(engine)
+    claims = (await engine.claim("worker", 100, lease=LEASE)).claims
+    kind = await hold_the_first(other, engine)
+    finishing = asyncio.create_task(engine.finish([Settle(claim, State.COMPLETED) for claim in claims]))
+    await locks_of_one_who_waits(other, kind)
+    async with engine.watch(Topic(EventKind.STATE, claims[0].key)) as events:
+        assert (await engine.survey()).count(State.RUNNING) == len(LIMITS)
+        await other.rollback()
+        await finishing
+        assert (await soon(anext(events))).kind is EventKind.STATE

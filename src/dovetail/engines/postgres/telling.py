@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
+from dovetail.engine.reminding import Reminders
 from dovetail.engines.postgres.failing import nothing_done
 from dovetail.engines.postgres.location import Location
 from dovetail.engines.postgres.news import News, events_of, messages
@@ -24,6 +26,8 @@ POLL = 2.0
 CHECK = 30.0
 """Seconds between signs of life of the connection that listens."""
 
+SEEN_BY_READING = frozenset({EventKind.STATE, EventKind.PROGRESS})
+"""What one looks for once and then waits to hear of."""
 LETTERS = {
     EventKind.WORK: "w",
     EventKind.STOP: "x",
@@ -103,6 +107,7 @@ class Listener:
         self._changing = asyncio.Lock()
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._reminders = Reminders(lambda: self._look_again(SEEN_BY_READING))
 
     async def add(self, watcher: Watcher) -> None:
         self._watchers.add(watcher)
@@ -147,6 +152,10 @@ class Listener:
         ear = f'"{self._location.schema}".ear($1, $2)'
         for kind in wanted - self._shown:
             await wire.ask(f"SELECT pg_advisory_lock_shared({ear})", (self._docket, LETTERS[kind]))
+        if (wanted - self._shown) & SEEN_BY_READING:
+            # A transaction that is under way may have found nobody listening, and does not tell of what nobody can read
+            # before its end.
+            self._reminders.begin()
         for kind in self._shown - wanted:
             await wire.ask(f"SELECT pg_advisory_unlock_shared({ear})", (self._docket, LETTERS[kind]))
         self._shown = wanted
@@ -167,8 +176,8 @@ class Listener:
         for told in news.told:
             self.hand_over(told.event())
 
-    def _look_again(self) -> None:
-        for kind in EventKind:
+    def _look_again(self, kinds: Iterable[EventKind] = EventKind) -> None:
+        for kind in kinds:
             self.hand_over(Event(kind))
 
     async def _keep_listening(self) -> None:
@@ -204,6 +213,7 @@ class Listener:
             self._look_again()
 
     async def close(self) -> None:
+        self._reminders.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
