@@ -8,12 +8,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.servers.ports import free_port
 
 PATIENCE = 60.0
 """Seconds that a server may take to start."""
@@ -43,7 +44,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="dovetail-pg-", dir=folder))
         self._user = _unprivileged()
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         self.data = self._folder / "data"
         if self._user is not None:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
@@ -135,12 +136,6 @@ class PostgresServer:
 def _unprivileged() -> str | None:
     """PostgreSQL refuses to run as root."""
     return "nobody" if os.geteuid() == 0 else None
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def _end_with_parent() -> None:

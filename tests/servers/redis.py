@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,7 +14,9 @@ from typing import Any
 import redis
 from redis.exceptions import ConnectionError
 
-PATIENCE = 20.0
+from tests.servers.ports import free_port
+
+PATIENCE = 60.0
 
 
 def valkey_binary() -> str:
@@ -37,20 +37,9 @@ def redis_binary() -> str:
     return str(Path(spec.origin).parent / "bin" / "redis-server")
 
 
+BUS = 10_000
+"""How much higher than its own is the port on which a node of a cluster speaks with the others."""
 BINARIES = {"valkey": valkey_binary, "redis": redis_binary}
-
-
-def free_port(*, low: bool = False) -> int:
-    """A port that nobody uses; a low one if the server adds 10,000 to it for its own use."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", random.randrange(10000, 32000) if low else 0))
-            port = probe.getsockname()[1]
-        if not low:
-            return port
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port + 10000))
-            return port
 
 
 @dataclass
@@ -204,14 +193,14 @@ def _is_in_sync(replica: Server) -> bool:
 def cluster(*, with_replicas: bool = False) -> Iterator[Cluster]:
     """Three masters, and a replica of each if asked for."""
     settings = {
-        "cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-replica-validity-factor": "0",
+        "cluster-enabled": "yes", "cluster-node-timeout": "3000", "cluster-replica-validity-factor": "0",
         "cluster-require-full-coverage": "no",
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
         nodes = []
         for _ in range(6 if with_replicas else 3):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-redis-")))
-            node = Server("valkey", folder, port=free_port(low=True), settings=settings)
+            node = Server("valkey", folder, port=free_port(BUS), settings=settings)
             stack.callback(node.kill)
             nodes.append(node.start())
         _join(nodes[:3], nodes[3:])
@@ -243,7 +232,7 @@ class Watched:
 SENTINEL = """port {port}
 bind 127.0.0.1
 sentinel monitor dovetail 127.0.0.1 {master} 1
-sentinel down-after-milliseconds dovetail 500
+sentinel down-after-milliseconds dovetail 2000
 sentinel failover-timeout dovetail 3000
 """
 

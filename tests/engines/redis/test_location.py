@@ -16,6 +16,7 @@ from dovetail.engines.redis.routing import server_of
 from dovetail.errors import DovetailError, EngineUnavailable, InvalidArgument, InvalidURL
 from tests.engines.redis.engines import a_run, completed, engine, take
 from tests.servers import redis as servers
+from tests.servers.ports import free_port
 
 SCHEMES = [
     "redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "valkey", "valkeys",
@@ -150,7 +151,7 @@ async def refused(url: str) -> str:
 
 
 async def test_nobody_there() -> None:
-    port = servers.free_port()
+    port = free_port()
     assert "cannot be reached" in await refused(f"redis://127.0.0.1:{port}")
 
 
@@ -208,7 +209,7 @@ async def test_a_service_that_the_sentinels_do_not_know(watched_by_sentinels: se
 
 
 async def test_sentinels_that_are_not_there() -> None:
-    assert "no sentinel answers" in await refused(f"redis+sentinel://127.0.0.1:{servers.free_port()}/name")
+    assert "no sentinel answers" in await refused(f"redis+sentinel://127.0.0.1:{free_port()}/name")
 
 
 async def test_something_that_is_no_redis() -> None:

@@ -16,6 +16,7 @@ from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown, Unkno
 from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, Topic, new_id
 from tests.engines.redis.engines import a_run, completed, engine, on, take, until_empty, until_known
 from tests.servers import redis as servers
+from tests.servers.ports import free_port
 from tests.waiting import eventually
 
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
@@ -146,7 +147,7 @@ async def test_a_server_that_became_a_replica_is_not_written_to(
     monkeypatch.setattr(lane, "PATIENCE", 0.5)
     async with on(mortal) as opened:
         with mortal.client() as client:
-            client.execute_command("REPLICAOF", "127.0.0.1", servers.free_port())
+            client.execute_command("REPLICAOF", "127.0.0.1", free_port())
         with pytest.raises(EngineUnavailable):
             await opened.schedule([a_run()])
         with mortal.client() as client:
