@@ -25,6 +25,7 @@ from tests.engines.sqlite.words import (
     write_lock,
     writer_of,
 )
+from tests.waiting import soon
 
 LIMIT = 512 * 1024
 UNDER_LOCK = {"PRAGMA wal_checkpoint(PASSIVE)"}
@@ -134,8 +135,7 @@ async def test_a_long_reader_keeps_nobody_from_writing(engine: SqliteEngine, pat
     with by_hand(path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT COUNT(*) FROM dovetail_run").fetchall()
-        async with asyncio.timeout(5):
-            await write(engine, 60)
+        await soon(write(engine, 60))
         assert reader.execute("SELECT COUNT(*) FROM dovetail_run").fetchone() == (0,)
     assert len(await all_runs(engine)) > 0
 
@@ -149,8 +149,8 @@ async def test_nothing_is_written_back_while_another_process_writes(
     """SQLite turns a checkpoint that cannot have the write lock into a passive one, the kind that may race a commit."""
     await write(engine, 40)
     monkeypatch.setattr(store, "CHECKPOINT_AT", 1)
-    before = path.stat()
     with write_lock(path):
+        before = path.stat()  # no earlier: the engine tends its file after it has answered
         writing_back = asyncio.ensure_future(asyncio.to_thread(store_of(engine)._checkpoint))
         await asyncio.sleep(0.2)
         assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)

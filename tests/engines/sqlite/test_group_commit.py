@@ -33,10 +33,10 @@ async def gathered(engine: SqliteEngine, path: Path) -> AsyncIterator[None]:
 
 
 def taken_in_hand(engine: SqliteEngine) -> None:
-    """Wait until the writer has taken what was asked for, and a moment more: it may look for company first."""
-    while not store_of(engine)._requests.empty():
+    """Wait until the writer is at work on what was asked for, and looks for no more company."""
+    store = store_of(engine)
+    while not (store._requests.empty() and store._writing.locked()):
         time.sleep(0.001)
-    time.sleep(0.02)
 
 
 async def together(engine: SqliteEngine, path: Path, *requests: Awaitable[Any]) -> list[Any]:
@@ -151,7 +151,6 @@ async def test_a_request_that_sqlite_refuses_takes_back_only_its_own_work(
     assert keys(await all_runs(engine)) == ["a", "b"]
 
 
-@pytest.mark.timeout(5)
 @pytest.mark.parametrize("error", [StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError])
 async def test_whatever_one_request_raises_all_of_the_group_are_answered(
     engine: SqliteEngine, path: Path, error: type[BaseException]

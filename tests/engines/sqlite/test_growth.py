@@ -21,6 +21,7 @@ from dovetail.testing.conformance.vocabulary import (
     take,
 )
 from tests.engines.sqlite.words import by_hand, log_size
+from tests.waiting import GLANCE, PATIENCE
 
 BRIEFLY = Retention.of(SECOND)
 CROWD = 10_000
@@ -38,11 +39,12 @@ async def live_and_be_forgotten(engine: SqliteEngine, clock: VirtualClock, count
 
 def size_of(path: Path) -> int:
     """The whole of it, once the log is written back. The engine tends its file after it has answered."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     with by_hand(path) as db:
         while log_size(path):
             assert time.monotonic() < deadline
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            time.sleep(GLANCE)
     return path.stat().st_size
 
 

@@ -34,8 +34,6 @@ from tests.engines.sqlite.words import Opened, writer_of
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.timeout(3)
-
 TAMPERED = {
     "an unknown state": "state = 'dancing'",
     "an empty state": "state = ''",

@@ -20,6 +20,7 @@ from dovetail.testing.conformance.vocabulary import (
     take_one,
 )
 from tests.engines.sqlite.words import Opened, outcome
+from tests.waiting import soon
 
 
 @pytest.fixture
@@ -95,8 +96,7 @@ async def test_two_threads_share_a_store(opened: Opened, url: str, clock: Virtua
     async with engine.watch(Topic(EventKind.WORK)) as events:
         thread = threading.Thread(target=lambda: asyncio.run(schedule()))
         thread.start()
-        async with asyncio.timeout(5):
-            await anext(events)
+        await soon(anext(events))
         await asyncio.to_thread(thread.join)
     assert (await take_one(engine)).key == "a"
 
@@ -105,8 +105,7 @@ async def test_watchers_of_one_store_hear_each_other(opened: Opened, url: str) -
     one, other = await opened(url), await opened(url)
     async with one.watch(Topic(EventKind.STATE)) as events:
         await place(other, a_run("a"))
-        async with asyncio.timeout(5):
-            assert (await anext(events)).state is State.QUEUED
+        assert (await soon(anext(events))).state is State.QUEUED
 
 
 def test_a_new_event_loop_finds_a_new_store(url: str, clock: VirtualClock) -> None:

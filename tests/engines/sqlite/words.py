@@ -120,7 +120,7 @@ _IMPORTS = """
 import asyncio
 from datetime import timedelta
 from dovetail.clock import SystemClock
-from dovetail.engines.sqlite import SqliteEngine, store
+from dovetail.engines.sqlite import SqliteEngine, doorbell, store
 from dovetail.model import *
 
 def engine_at(url):
