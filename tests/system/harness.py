@@ -25,8 +25,10 @@ from tests.system.programs.tasks import tasks
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=5)
 """As short as a busy machine allows: what waits for a lease to lapse waits this long."""
+LONG_LEASE = timedelta(hours=1)
+"""Does not lapse in a test, however busy the machine."""
 
 
 class Record:
@@ -142,9 +144,9 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         self._popen.wait()
 
-    async def ended(self, within: float = 20.0) -> int | None:
+    async def ended(self) -> int | None:
         """The exit code, once there is one."""
-        await eventually(lambda: not self.is_running, within)
+        await eventually(lambda: not self.is_running)
         return self.exit_code
 
 
@@ -177,18 +179,18 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def start_worker(self, *, concurrency: int = 4, lease: timedelta | None = LEASE) -> Process:
+    def start_worker(self, *options: str, concurrency: int = 4, lease: timedelta | None = LONG_LEASE) -> Process:
         """A worker; without a lease, at its default settings."""
         given = [] if lease is None else [f"--lease={lease.total_seconds()}"]
-        return self.start("worker", f"--concurrency={concurrency}", *given)
+        return self.start("worker", f"--concurrency={concurrency}", *given, *options)
 
     async def is_seen(self, process: Process, docket: Docket) -> bool:
         """Whether a worker process is among those that the docket hears of."""
         return process.pid in {info.pid for info in await docket.workers()}
 
-    async def start_idle_worker(self, docket: Docket, **settings: Any) -> Process:
+    async def start_idle_worker(self, docket: Docket, *options: str, **settings: Any) -> Process:
         """A worker that is known to be there."""
-        worker = self.start_worker(**settings)
+        worker = self.start_worker(*options, **settings)
         await eventually(lambda: self.is_seen(worker, docket))
         return worker
 

@@ -16,11 +16,10 @@ from dovetail import Docket, EngineFull, EngineUnavailable, Execution
 from dovetail.model import State
 from tests.system.harness import Process, Stage, are_over, runs_of, set_stage, short_folder
 from tests.system.programs.tasks import carry, pause, wait_at
-from tests.waiting import eventually
+from tests.waiting import eventually, soon
 
 SIZE = 16 * 1024 * 1024
-LEASE = timedelta(seconds=5)
-LONG_LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=20)
 RUNNING = 8
 LOAD = "x" * 2000
 
@@ -130,7 +129,7 @@ def limit_files(process: Process, size: int) -> None:
 
 
 async def test_outcomes_wait_for_a_store_that_cannot_be_written(stage: Stage, docket: Docket) -> None:
-    worker = await stage.start_idle_worker(docket, concurrency=RUNNING, lease=LONG_LEASE)
+    worker = await stage.start_idle_worker(docket, concurrency=RUNNING)
     held = await runs_at_the_gate(stage, docket, stage.gate)
 
     limit_files(worker, Path(f"{stage.store}-wal").stat().st_size)
@@ -141,7 +140,7 @@ async def test_outcomes_wait_for_a_store_that_cannot_be_written(stage: Stage, do
 
     await eventually(lambda: are_completed(held))
     following = await docket.add(pause)(0)
-    await following.get_result(timeout=timedelta(seconds=20))
+    await soon(following.get_result())
     assert stage.record.more_than_once() == []
     assert {line.pid for line in stage.record.starts()} == {worker.pid}
 

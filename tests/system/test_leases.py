@@ -10,22 +10,20 @@ from dovetail.model import State
 from tests.system.harness import LEASE, Stage
 from tests.system.programs import tasks
 from tests.system.programs.tasks import block, block_at, pause, wait_at
-from tests.waiting import eventually
-
-TAKEN_OVER = timedelta(seconds=20)
+from tests.waiting import eventually, soon
 
 
 async def test_the_late_outcome_of_a_worker_that_was_suspended_is_refused(stage: Stage, docket: Docket) -> None:
     # The body keeps the loop, so nothing can tell it that the run is lost: it ends, late, and its outcome is sent.
     run = await docket.add(block_at)(stage.gate)
-    late = await stage.start_idle_worker(docket)
+    late = await stage.start_idle_worker(docket, lease=LEASE)
     (first,) = await eventually(lambda: stage.record.starts(run.key))
     await stage.suspend(late)
-    await stage.start_idle_worker(docket)
+    await stage.start_idle_worker(docket, lease=LEASE)
     _, second = await eventually(lambda: len(starts := stage.record.starts(run.key)) == 2 and starts)
 
     stage.open_gate()
-    assert await run.get_result(timeout=TAKEN_OVER) == second.pid
+    assert await soon(run.get_result()) == second.pid
     assert run.run is not None
     outcome = run.run
     late.send(signal.SIGCONT)
@@ -42,31 +40,31 @@ async def test_the_late_outcome_of_a_worker_that_was_suspended_is_refused(stage:
 
 async def test_a_worker_that_was_suspended_stops_what_it_has_lost_and_goes_on(stage: Stage, docket: Docket) -> None:
     run = await docket.add(wait_at)(stage.gate)
-    late = await stage.start_idle_worker(docket)
+    late = await stage.start_idle_worker(docket, lease=LEASE)
     await eventually(lambda: stage.record.starts(run.key))
     await stage.suspend(late)
-    other = await stage.start_idle_worker(docket)
+    other = await stage.start_idle_worker(docket, lease=LEASE)
     _, second = await eventually(lambda: len(starts := stage.record.starts(run.key)) == 2 and starts)
 
     late.send(signal.SIGCONT)
     await eventually(lambda: stage.record.of("cut", run.key, late.pid))
     stage.open_gate()
 
-    assert await run.get_result(timeout=TAKEN_OVER) == second.pid == other.pid
+    assert await soon(run.get_result()) == second.pid == other.pid
     assert [line.pid for line in stage.record.ends(run.key)] == [other.pid]
     other.kill()
     following = await docket.add(pause)(1)
-    await following.get_result(timeout=TAKEN_OVER)
+    await soon(following.get_result())
     assert [line.pid for line in stage.record.starts(following.key)] == [late.pid]
 
 
 async def test_a_task_that_blocks_the_event_loop_for_three_leases_starts_once(stage: Stage, docket: Docket) -> None:
-    blocker = await stage.start_idle_worker(docket)
+    blocker = await stage.start_idle_worker(docket, lease=LEASE)
     run = await docket.add(block)(round(3 * LEASE / timedelta(milliseconds=1)))
     await eventually(lambda: stage.record.starts(run.key))
-    idle = await stage.start_idle_worker(docket)
+    idle = await stage.start_idle_worker(docket, lease=LEASE)
 
-    await run.get_result(timeout=TAKEN_OVER)
+    await soon(run.get_result())
 
     assert [line.pid for line in stage.record.starts(run.key)] == [blocker.pid]
     assert stage.record.overlaps() == []

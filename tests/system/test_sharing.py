@@ -5,7 +5,8 @@ from __future__ import annotations
 from dovetail import Docket
 from dovetail.model import State
 from tests.system.harness import Stage, are_over, runs_of
-from tests.waiting import eventually
+from tests.system.programs.tasks import wait_at
+from tests.waiting import PATIENCE, eventually
 
 PRODUCERS, EACH = 4, 500
 WORKERS = 3
@@ -13,15 +14,19 @@ WORKERS = 3
 
 async def test_what_four_processes_add_three_workers_run_exactly_once(stage: Stage, docket: Docket) -> None:
     workers = [stage.start_worker(concurrency=10) for _ in range(WORKERS)]
+    # Every worker has a part in it, be it ever so late.
+    held = await docket.add_many(docket.call(wait_at)(stage.gate) for _ in range(WORKERS * 10))
+    await eventually(lambda: len(stage.record.starts()) == len(held))
     producers = [stage.start("produce", EACH) for _ in range(PRODUCERS)]
+    stage.open_gate()
 
     for producer in producers:
-        assert await producer.ended(within=60) == 0, producer.said
-    await eventually(lambda: are_over(docket), within=60)
+        assert await producer.ended() == 0, producer.said
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
 
     record = stage.record
-    added = {line.run for line in record.of("added")}
-    assert len(added) == PRODUCERS * EACH
+    added = {line.run for line in record.of("added")} | {each.id for each in held}
+    assert len(added) == PRODUCERS * EACH + len(held)
     assert {line.run for line in record.starts()} == added
     assert {line.run for line in record.ends()} == added
     assert record.more_than_once("start") == []

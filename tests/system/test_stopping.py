@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,13 +11,10 @@ import pytest
 from dovetail import Docket, Execution
 from dovetail.model import State
 from tests.system.harness import Process, Stage, are_over, runs_of
-from tests.system.programs.tasks import pause, wait_at, wait_in_thread_at
-from tests.waiting import eventually
+from tests.system.programs.tasks import pause, stop_worker, wait_at, wait_in_thread_at
+from tests.waiting import eventually, soon
 
-SOON = timedelta(seconds=20)
 RUSH = 1500
-LONG_LEASE = timedelta(seconds=60)
-"""Whatever starts elsewhere in a test did not wait for this to lapse."""
 
 
 async def ask_to_stop(stage: Stage, worker: Process, number: signal.Signals = signal.SIGTERM) -> None:
@@ -49,7 +45,7 @@ async def test_a_worker_that_is_told_to_stop_ends_what_it_runs_and_starts_nothin
     stage.open_gate()
 
     assert await worker.ended() == 0
-    assert [await each.get_result(timeout=SOON) for each in held] == [worker.pid, worker.pid]
+    assert [await soon(each.get_result()) for each in held] == [worker.pid, worker.pid]
     assert {line.key for line in stage.record.starts()} == {each.key for each in held}
     for each in late:
         await each.sync()
@@ -61,9 +57,9 @@ async def test_a_worker_that_is_told_to_stop_ends_what_it_runs_and_starts_nothin
 async def test_a_second_signal_hands_running_work_back_at_once_and_at_no_cost(
     stage: Stage, docket: Docket, task: Callable[[str], Any]
 ) -> None:
-    leaving = await stage.start_idle_worker(docket, lease=LONG_LEASE)
+    leaving = await stage.start_idle_worker(docket)
     held = await in_the_hands_of(stage, docket, leaving, task, 2)
-    staying = await stage.start_idle_worker(docket, lease=LONG_LEASE)
+    staying = await stage.start_idle_worker(docket)
     await ask_to_stop(stage, leaving)
     assert leaving.is_running
 
@@ -71,10 +67,10 @@ async def test_a_second_signal_hands_running_work_back_at_once_and_at_no_cost(
 
     await eventually(lambda: len(stage.record.starts(pid=staying.pid)) == 2)
     # The gate is still closed: neither process nor thread may wait for it.
-    assert await leaving.ended(within=10) == 0
+    assert await leaving.ended() == 0
     stage.open_gate()
     for each in held:
-        assert await each.get_result(timeout=SOON) == staying.pid
+        assert await soon(each.get_result()) == staying.pid
         assert each.run is not None
         assert (each.run.attempt, each.run.crashes) == (1, 0)
     assert [info.pid for info in await docket.workers()] == [staying.pid]
@@ -83,16 +79,16 @@ async def test_a_second_signal_hands_running_work_back_at_once_and_at_no_cost(
 async def test_a_worker_that_stops_in_the_middle_of_a_rush_keeps_nothing_to_itself(
     stage: Stage, docket: Docket
 ) -> None:
-    await docket.add_many(docket.call(pause)(0) for _ in range(RUSH))
-    leaving = stage.start_worker(lease=LONG_LEASE)
-    await eventually(lambda: len(stage.record.starts()) > RUSH // 10)
+    calls = [docket.call(pause)(0) for _ in range(RUSH)]
+    calls[RUSH // 10] = docket.call(stop_worker)()
+    await docket.add_many(calls)
 
-    leaving.send(signal.SIGTERM)
+    leaving = stage.start_worker()
 
     assert await leaving.ended() == 0
     assert len(stage.record.starts()) < RUSH, "it was stopped in the middle"
     assert await runs_of(docket, State.RUNNING) == []
-    stage.start_worker(lease=LONG_LEASE)
+    stage.start_worker()
     await eventually(lambda: are_over(docket))
     assert len(stage.record.ends()) == len(await runs_of(docket, State.COMPLETED)) == RUSH
     assert stage.record.more_than_once() == []

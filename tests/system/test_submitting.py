@@ -11,7 +11,7 @@ from dovetail import Docket
 from dovetail.model import State
 from tests.system.harness import Stage, are_over, runs_of
 from tests.system.programs.submit import BATCH, drafted
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 KILLS = 30
 
@@ -52,9 +52,9 @@ async def test_a_producer_that_is_killed_loses_nothing_acknowledged_and_may_ask_
     await docket.engine.schedule(again)
     await docket.engine.schedule(again)
     stage.start_worker(concurrency=50)
-    await eventually(lambda: are_over(docket), within=60)
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
     await docket.engine.schedule(again)
-    await eventually(lambda: are_over(docket), within=60)
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
 
     assert sorted(run.id for run in await runs_of(docket, State.COMPLETED)) == sorted(sent)
     assert sorted(line.run for line in stage.record.starts()) == sorted(sent)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dovetail import Docket, ExecutionState
 from dovetail.model import State
-from tests.system.harness import Process, Stage, are_over, runs_of
+from tests.system.harness import LEASE, LONG_LEASE, Process, Stage, are_over, runs_of
 from tests.system.programs.tasks import ignore_everything, leak, pause, swallow_pill, wait_at
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
-SOON = timedelta(seconds=30)
+SOON = timedelta(seconds=PATIENCE)
 
 
 async def pids_of(docket: Docket) -> set[int]:
@@ -32,8 +32,8 @@ async def members(docket: Docket, count: int, but: set[int] | None = None) -> se
     return await eventually(are_there)
 
 
-def supervisor(stage: Stage, *options: str) -> Process:
-    return stage.start("command", "--lease=2", *options)
+def supervisor(stage: Stage, *options: str, lease: timedelta = LONG_LEASE) -> Process:
+    return stage.start("command", f"--lease={lease.total_seconds():.0f}", *options)
 
 
 async def test_work_is_shared_and_a_signal_lets_running_work_end(stage: Stage, docket: Docket) -> None:
@@ -69,7 +69,7 @@ async def test_a_worker_that_is_killed_is_replaced(stage: Stage, docket: Docket)
 async def test_a_supervisor_gives_up_when_no_worker_can_start(stage: Stage) -> None:
     process = supervisor(stage, "--processes=2", "--tasks=no.such:thing")
     began = time.monotonic()
-    assert await process.ended(60) == 1
+    assert await process.ended() == 1
     assert "gives up" in process.said
     assert "ended with exit code 1" in process.said
     assert time.monotonic() - began > 4, "it went slower with each death"
@@ -77,13 +77,13 @@ async def test_a_supervisor_gives_up_when_no_worker_can_start(stage: Stage) -> N
 
 
 async def test_a_second_signal_hands_running_work_back_at_once(stage: Stage, docket: Docket) -> None:
-    process = supervisor(stage, "--processes=2", "--grace=60")
+    process = supervisor(stage, "--processes=2", "--grace=600")
     run = await docket.add(wait_at)(stage.gate)
     await eventually(lambda: stage.record.starts(run.key))
     process.send(signal.SIGTERM)
     await eventually(lambda: "told to stop" in process.said)
     process.send(signal.SIGTERM)
-    assert await process.ended(20) == 0
+    assert await process.ended() == 0
     (back,) = await runs_of(docket)
     assert (back.state, back.attempt, back.crashes) == (State.QUEUED, 1, 0)
 
@@ -103,7 +103,7 @@ async def test_workers_stop_when_their_supervisor_is_killed(stage: Stage, docket
 async def test_worn_workers_are_replaced_and_nothing_is_lost(stage: Stage, docket: Docket) -> None:
     process = supervisor(stage, "--processes=2", "--max-runs=20", "--concurrency=4")
     added = await docket.add_many(docket.call(pause)(20) for _ in range(200))
-    await eventually(lambda: are_over(docket), within=60)
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
     assert {run.id for run in await runs_of(docket, State.COMPLETED)} == {each.id for each in added}
     assert stage.record.more_than_once() == []
     assert len({line.pid for line in stage.record.starts()}) >= 4
@@ -114,7 +114,7 @@ async def test_worn_workers_are_replaced_and_nothing_is_lost(stage: Stage, docke
 async def test_a_leak_is_bounded_by_recycling_and_nothing_is_lost(stage: Stage, docket: Docket) -> None:
     added = await docket.add_many(docket.call(leak)(10) for _ in range(60))
     process = supervisor(stage, "--processes=2", "--max-memory=200", "--concurrency=1")
-    await eventually(lambda: are_over(docket), within=90)
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
     assert len(await runs_of(docket, State.COMPLETED)) == len(added)
     assert stage.record.more_than_once() == []
     assert "MiB of memory" in process.said
@@ -150,12 +150,12 @@ async def test_a_body_that_lets_nothing_end_it_does_not_hold_the_process(stage: 
     process = stage.start("command", "--grace=0.5")
     await eventually(lambda: stage.record.starts(run.key))
     process.send(signal.SIGTERM)
-    assert await process.ended(15) == 0
+    assert await process.ended() == 0
     assert "are left behind" in process.said
 
 
 async def test_a_process_with_a_body_that_ignores_its_cancellation_is_replaced(stage: Stage, docket: Docket) -> None:
-    process = supervisor(stage, "--processes=2", "--concurrency=1")
+    process = supervisor(stage, "--processes=2", "--concurrency=1", lease=LEASE)
     run = await docket.add(ignore_everything)()
     (start,) = await eventually(lambda: stage.record.starts(run.key))
     await docket.cancel(run.key)
@@ -197,8 +197,8 @@ async def test_files_that_change_start_the_workers_anew(stage: Stage, docket: Do
 async def test_a_task_that_crashes_its_workers_takes_no_other_with_it(stage: Stage, docket: Docket) -> None:
     pill = await docket.add(swallow_pill, priority=1)()
     others = await docket.add_many(docket.call(pause)(300) for _ in range(40))
-    process = supervisor(stage, "--processes=2", "--concurrency=8")
-    await eventually(lambda: are_over(docket), within=90)
+    process = supervisor(stage, "--processes=2", "--concurrency=8", lease=LEASE)
+    await eventually(lambda: are_over(docket), within=2 * PATIENCE)
     assert [run.id for run in await runs_of(docket, State.FAILED)] == [pill.id]
     assert len(await runs_of(docket, State.COMPLETED)) == len(others)
     assert len(stage.record.starts(pill.key)) == 3

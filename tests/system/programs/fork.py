@@ -17,7 +17,7 @@ from tests.system.programs.tasks import pause
 
 CHILDREN = 5
 EACH = 20
-PATIENCE = 35
+PATIENCE = 50
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable
@@ -67,6 +68,12 @@ async def swallow_pill() -> None:
     os._exit(EXIT_OF_THE_PILL)
 
 
+async def stop_worker() -> None:
+    """Tells its worker to stop, as a signal from outside does."""
+    with noted():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 async def carry(load: str) -> None:
     """Only takes up room."""
     with noted():
@@ -123,10 +130,12 @@ def wait_abroad_at(gate: str) -> int:
 
 
 @task(executor="process")
-def hold_the_interpreter(steps: int) -> None:
-    """Lets no other thread of its process have a turn."""
+def hold_the_interpreter(seconds: float) -> None:
+    """Lets no other thread of its process have a turn, for so long or a bit longer."""
+    over = time.monotonic() + seconds
     with noted():
-        sum(range(steps))
+        while time.monotonic() < over:
+            sum(range(10**8))
 
 
 tasks: list[Callable[..., Any]] = [
@@ -138,6 +147,7 @@ tasks: list[Callable[..., Any]] = [
     block,
     swallow_pill,
     fork_and_add,
+    stop_worker,
     carry,
     ignore_everything,
     leak,
