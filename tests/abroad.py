@@ -75,9 +75,8 @@ def stumble(path: str) -> int:
 
 
 @on_its_own
-def spin(path: str, timeout: Timeout = Timeout(timedelta(seconds=0.5))) -> None:
-    """Says who it is, and never ends."""
-    Path(path).write_text(str(os.getpid()))
+def spin(timeout: Timeout = Timeout(timedelta(seconds=0.5))) -> None:
+    """Never ends."""
     while True:
         pass
 
@@ -90,9 +89,8 @@ def spin_for_ever(path: str) -> None:
 
 
 @on_its_own
-def spin_in_c(path: str, timeout: Timeout = Timeout(timedelta(seconds=0.5))) -> None:
+def spin_in_c(timeout: Timeout = Timeout(timedelta(seconds=0.5))) -> None:
     """Holds the interpreter: no other thread has a turn, and no handler of a signal either."""
-    Path(path).write_text(str(os.getpid()))
     sum(range(10**13))
 
 
@@ -177,20 +175,20 @@ def advance(gate: str, progress: Progress = Progress()) -> None:
 
 
 @on_its_own
-def take_longer(timeout: Timeout = Timeout(timedelta(seconds=1))) -> float:
+def take_longer(timeout: Timeout = Timeout(timedelta(seconds=5))) -> float:
     before = timeout.remaining()
-    timeout.extend(timedelta(seconds=30))
-    time.sleep(1.1)
+    timeout.extend(timedelta(minutes=5))
+    time.sleep(5.1)
     return before.total_seconds()
 
 
 def slowly_made() -> str:
-    time.sleep(1.2)
+    time.sleep(5.2)
     return "made"
 
 
 @on_its_own
-def use_what_was_slow(made: str = Depends(slowly_made), timeout: Timeout = Timeout(timedelta(seconds=1))) -> str:
+def use_what_was_slow(made: str = Depends(slowly_made), timeout: Timeout = Timeout(timedelta(seconds=5))) -> str:
     return made
 
 

@@ -13,6 +13,7 @@ from dovetail.clock import VirtualClock
 from dovetail.worker.threads import Threads
 from tests.by_hand import ByHand
 from tests.stores import ON_EVERY_STORE, STORES, Stores
+from tests.waiting import PATIENCE
 
 MakeWorker = Callable[..., Worker]
 
@@ -55,7 +56,7 @@ def url(request: pytest.FixtureRequest, stores: Stores) -> Iterator[str]:
 
 @pytest.fixture
 async def docket(url: str) -> AsyncIterator[Docket]:
-    async with Docket("tests", url, heartbeat_interval=timedelta(milliseconds=50)) as docket:
+    async with Docket("tests", url, heartbeat_interval=timedelta(milliseconds=50), missed_heartbeats=1200) as docket:
         yield docket
 
 
@@ -68,7 +69,7 @@ async def pickling(url: str) -> AsyncIterator[Docket]:
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    return VirtualClock()
+    return VirtualClock(patience=timedelta(seconds=PATIENCE))
 
 
 @pytest.fixture
@@ -96,14 +97,20 @@ def make_worker(docket: Docket) -> MakeWorker:
     def make(of: Docket = docket, **settings: Any) -> Worker:
         settings = {
             "name": "worker",
-            "redelivery_timeout": timedelta(seconds=3),
+            "redelivery_timeout": timedelta(minutes=1),
             "reconnection_delay": timedelta(milliseconds=10),
-            "shutdown_grace": timedelta(seconds=5),
+            "shutdown_grace": timedelta(minutes=1),
             **settings,
         }
         return Worker(of, **settings)
 
     return make
+
+
+@pytest.fixture
+def never_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that look only when there is reason to: none is saved by a look that comes by itself."""
+    monkeypatch.setattr("dovetail.worker.intake.FALLBACK_POLL", timedelta(hours=1))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from dovetail import Docket, EngineUnavailable
+from tests.waiting import PATIENCE
 
 Happening = Callable[[], Awaitable[None]]
 
@@ -102,7 +103,7 @@ class Faults:
         self._waiting.append((verb, count, asyncio.get_running_loop(), event))
         if self.ended[verb] >= count:
             return
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await event.wait()
 
 

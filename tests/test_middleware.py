@@ -19,7 +19,7 @@ from dovetail.errors import InvalidType
 from dovetail.middleware import MOMENTS
 from tests.conftest import MakeWorker
 
-SOON = timedelta(seconds=10)
+SOON = timedelta(minutes=1)
 
 
 class Diary(Middleware):

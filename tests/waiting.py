@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened at once has not happened, on the busiest of machines."""
 GLANCE = 0.005
 """Seconds between two looks. Real ones: whoever looks without a pause keeps others from the interpreter."""

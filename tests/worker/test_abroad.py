@@ -18,9 +18,9 @@ from dovetail import Docket, Execution, ExecutionCancelled, ExecutionFailed, Pay
 from dovetail.model import Run, State
 from tests import abroad
 from tests.by_hand import run_of
-from tests.waiting import eventually, is_gone
+from tests.waiting import PATIENCE, eventually, is_gone
 
-SOON = timedelta(seconds=40)
+SOON = timedelta(seconds=PATIENCE)
 MakeWorker = Callable[..., Worker]
 
 
@@ -165,7 +165,7 @@ async def test_progress_is_reported_while_the_body_runs(docket: Docket, working:
 
 
 async def test_a_body_may_take_more_time(docket: Docket, working: Worker):
-    assert 0 < await (await docket.add(abroad.take_longer)()).get_result(timeout=SOON) <= 1
+    assert 0 < await (await docket.add(abroad.take_longer)()).get_result(timeout=SOON) <= 5
 
 
 async def test_the_time_of_a_body_begins_when_its_process_and_its_dependencies_are_there(
@@ -218,14 +218,12 @@ async def test_a_process_that_died_while_it_was_idle_is_replaced(docket: Docket,
 
 
 @pytest.mark.parametrize("task", [abroad.spin, abroad.spin_in_c])
-async def test_a_timeout_ends_the_process_of_a_body_that_never_returns(
-    docket: Docket, working: Worker, tmp_path: Path, task: Any
-):
-    execution = await docket.add(task)(str(tmp_path / "pid"))
-    run = await ended(docket, execution)
+async def test_a_timeout_ends_the_process_of_a_body_that_never_returns(docket: Docket, working: Worker, task: Any):
+    pid = await (await docket.add(abroad.whoami)()).get_result(timeout=SOON)
+    run = await ended(docket, await docket.add(task)())
     assert (run.state, run.crashes) == (State.FAILED, 0)
     assert "exceeded timeout" in (run.error or "")
-    assert is_gone(await written(tmp_path / "pid"))
+    assert is_gone(pid)
 
 
 @pytest.mark.parametrize("task", [abroad.sleep_tidily, abroad.sleep_tidily_async, abroad.spin_for_ever])

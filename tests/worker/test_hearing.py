@@ -8,18 +8,19 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from dovetail import Docket, ExecutionState, Timeout, Worker
+from dovetail import Docket, Execution, ExecutionState, Timeout, Worker
 from dovetail.model import Claim, State
 from dovetail.observe.health import Examiner
-from dovetail.why import CauseCode
+from dovetail.why import CauseCode, Why
 from dovetail.worker import hearing
 from dovetail.worker.hearing import Hearing
 from dovetail.worker.roster import Roster, Tenure
 from tests.by_hand import at_work, run_of
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 
 MakeWorker = Callable[..., Worker]
 
@@ -132,6 +133,17 @@ async def test_the_slot_and_the_thread_of_a_plain_function_go_to_others(
         release.set()
 
 
+async def unheeding(docket: Docket, key: str) -> Why | None:
+    """Why a run goes on, once it is because it does not heed its cancellation."""
+    why = await docket.why(key)
+    return why if CauseCode.UNHEEDING in why.codes else None
+
+
+async def is_cancelled(execution: Execution[Any]) -> bool:
+    await execution.sync()
+    return execution.state is ExecutionState.CANCELLED
+
+
 async def test_it_is_told_in_the_log_and_by_why(
     docket: Docket, make_worker: MakeWorker, deaf: Deaf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,10 +151,7 @@ async def test_it_is_told_in_the_log_and_by_why(
     async with at_work(make_worker()):
         await soon(deaf.started.wait())
         await docket.cancel("deaf")
-        why = await docket.why("deaf")
-        async with asyncio.timeout(8):
-            while CauseCode.UNHEEDING not in why.codes:
-                why = await docket.why("deaf")
+        why = await eventually(lambda: unheeding(docket, "deaf"))
         (finding,) = [each for each in await docket.examine() if each.check == "workers.deaf"]
         assert "deaf on worker" in finding.found
         deaf.release.set()
@@ -191,9 +200,7 @@ async def test_a_body_that_is_slow_to_clean_up_keeps_its_slot(
         await docket.cancel("k")
         await soon(cleaning.wait())
         cleaned.set()
-        async with asyncio.timeout(8):
-            while execution.state is not ExecutionState.CANCELLED:
-                await execution.sync()
+        await eventually(lambda: is_cancelled(execution))
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 

@@ -19,7 +19,7 @@ from dovetail.worker.roster import Roster, Tenure
 from tests.by_hand import run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 LEASE = timedelta(seconds=30)
 
@@ -68,7 +68,7 @@ class Desk:
         self.roster.settled(verdict.claim)
 
     async def until_started(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(self.started) < count:
                 self.changed.clear()
                 await self.changed.wait()

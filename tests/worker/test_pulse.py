@@ -23,7 +23,7 @@ from dovetail.worker.roster import Reason, Roster, Tenure
 from tests.by_hand import at_work, finish, run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 MakeWorker = Callable[..., Worker]
 LEASE = timedelta(seconds=30)
@@ -199,7 +199,7 @@ async def test_a_few_failed_heartbeats_cost_nothing(docket: Docket, worker: Work
 async def test_a_body_that_blocks_the_event_loop_for_three_leases_is_not_started_twice(
     docket: Docket, make_worker: MakeWorker
 ):
-    lease = timedelta(milliseconds=1200)
+    lease = timedelta(seconds=3)
     claimed: list[str] = []
     blocked, over = threading.Event(), threading.Event()
 
@@ -211,7 +211,7 @@ async def test_a_body_that_blocks_the_event_loop_for_three_leases_is_not_started
     def steal() -> None:
         async def claim() -> None:
             async with Docket("tests", docket.url) as thief:
-                blocked.wait(5)
+                blocked.wait(PATIENCE)
                 while not over.wait(0.02):
                     found = await thief.engine.claim("thief", 1, lease=lease)
                     claimed.extend(each.key for each in found.claims)
@@ -232,7 +232,7 @@ async def test_a_thread_that_is_stopped_before_it_has_begun_ends(heart: Heart):
     thread = PulseThread(heart.pulse, heart.roster)
     thread.stop()
     running = asyncio.create_task(thread.run())
-    done, _ = await asyncio.wait([running], timeout=3)
+    done, _ = await asyncio.wait([running], timeout=PATIENCE)
     thread.stop()
     await soon(running)
     assert done

@@ -14,7 +14,7 @@ from dovetail.worker.recycling import SPREAD, Limits, Wear, memory_used
 from dovetail.worker.reloading import watched
 from tests.by_hand import run_of
 from tests.faults import behind_a_door
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 
 def test_without_limits_there_is_no_reason_to_go():
@@ -99,7 +99,7 @@ async def test_a_worker_is_ready_once_it_has_claimed_and_until_it_stops(docket: 
     assert (worker.last_claim_at, worker.attempts_made) == (None, 0)
     async with worker:
         working = asyncio.create_task(worker.run_forever())
-        await (await docket.add(work)()).get_result(timeout=timedelta(seconds=10))
+        await (await docket.add(work)()).get_result(timeout=timedelta(seconds=PATIENCE))
         assert worker.is_ready
         assert not worker.is_stuck
         assert worker.last_claim_at is not None

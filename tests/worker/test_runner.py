@@ -20,7 +20,7 @@ from dovetail.worker.roster import Reason
 from dovetail.worker.runner import UNKNOWN_DELAY
 from dovetail.worker.threads import Threads
 from tests.by_hand import ByHand, finish, run_of
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 Make = Callable[[], BaseException]
 
@@ -369,7 +369,7 @@ async def test_plain_functions_run_in_threads_side_by_side(docket: Docket, make_
     meeting = threading.Barrier(4)
 
     def meet() -> int:
-        return meeting.wait(timeout=5)
+        return meeting.wait(timeout=PATIENCE)
 
     executions = [await docket.add(meet)() for _ in range(4)]
     await finish(make_worker(concurrency=4))

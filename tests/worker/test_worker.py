@@ -31,7 +31,7 @@ from dovetail.worker.roster import Pace
 from tests import collections_of_tasks
 from tests.by_hand import ByHand, at_work, finish, run_of, runs_of
 from tests.faults import behind_a_door
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 MakeWorker = Callable[..., Worker]
 SHORT = timedelta(milliseconds=300)
@@ -369,7 +369,7 @@ async def test_word_that_an_attempt_is_over_does_not_stop_the_next_one(docket: D
     async def meanwhile() -> None:
         del faults.before["heartbeat"]
         loop.call_soon_threadsafe(fail_now.set)
-        await asyncio.to_thread(second.wait, 1)
+        await asyncio.to_thread(second.wait, PATIENCE)
 
     faults = behind_a_door(docket)
     execution = await docket.add(flaky, key="k")()
@@ -667,7 +667,7 @@ async def test_a_body_that_ignores_its_stop_does_not_hold_the_worker_for_ever(
     await soon(started.wait())
     worker.stop()
     worker.stop()
-    done, _ = await asyncio.wait([running], timeout=8)
+    done, _ = await asyncio.wait([running], timeout=PATIENCE)
     release.set()
     assert done
     await asyncio.sleep(0)
@@ -678,7 +678,7 @@ async def test_a_plain_function_does_not_hold_a_hurried_worker(docket: Docket, w
 
     def stubborn() -> None:
         loop.call_soon_threadsafe(started.set)
-        release.wait(8)
+        release.wait(PATIENCE)
 
     await docket.add(stubborn, key="k")()
     running = asyncio.create_task(worker.run_forever())
@@ -700,7 +700,7 @@ async def test_a_worker_that_is_started_and_cancelled_in_quick_succession_ends(
     for _ in range(turns):
         await asyncio.sleep(0)
     running.cancel()
-    done, _ = await asyncio.wait([running], timeout=8)
+    done, _ = await asyncio.wait([running], timeout=PATIENCE)
     assert done
 
 
@@ -740,7 +740,7 @@ async def test_a_worker_that_cannot_write_its_outcomes_says_so_and_goes(
 async def test_no_lease_is_lost_while_a_worker_drains(docket: Docket, make_worker: MakeWorker, held: Held):
     faults = behind_a_door(docket)
     execution = await docket.add(held.task(), key="k")()
-    worker = make_worker(redelivery_timeout=timedelta(seconds=1))
+    worker = make_worker()
     running = asyncio.create_task(worker.run_forever())
     await soon(held.started.wait())
     worker.stop()

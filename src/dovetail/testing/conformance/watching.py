@@ -45,7 +45,7 @@ from dovetail.testing.conformance.vocabulary import (
 
 WORK = Topic(EventKind.WORK)
 ABOUT_A_RUN = {EventKind.STATE, EventKind.PROGRESS, EventKind.STOP}
-PATIENCE = 5.0
+PATIENCE = 60.0
 """Real seconds within which a hint has to come when nothing else is going on."""
 
 
