@@ -9,6 +9,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from tests.waiting import PATIENCE
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
@@ -24,7 +26,7 @@ class Fetched:
 def get(port: int | None, path: str = "/", accept: str = "*/*") -> Fetched:
     request = Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
     try:
-        with urlopen(request, timeout=10) as response:
+        with urlopen(request, timeout=PATIENCE) as response:
             return Fetched(response.status, response.headers["Content-Type"], response.read().decode())
     except HTTPError as error:
         with error:

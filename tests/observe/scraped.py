@@ -8,6 +8,14 @@ from datetime import UTC, datetime, timedelta
 from dovetail import Docket, Perpetual, Retry, Worker
 from dovetail.instrumentation import metrics_server
 from tests.observe.fetching import fetch
+from tests.waiting import eventually
+
+LAST = (
+    "docket_tasks_perpetuated_total", "docket_tasks_failed_total", "dovetail_finish_batch_size_count",
+    "docket_queue_depth", "docket_schedule_depth", "dovetail_oldest_queued_age_seconds",
+    "dovetail_event_loop_lag_seconds_bucket",
+)  # fmt: skip
+"""What is shown last, each in its way."""
 
 
 async def work() -> None: ...
@@ -21,6 +29,12 @@ async def tick(perpetual: Perpetual = Perpetual(every=timedelta(milliseconds=200
 
 
 async def struck() -> None: ...
+
+
+async def complete_page(port: int | None) -> str | None:
+    """What is shown, once all of it is."""
+    page = (await fetch(port, "/metrics")).body
+    return page if all(f"{name}{{" in page for name in LAST) else None
 
 
 async def main() -> None:
@@ -38,11 +52,10 @@ async def main() -> None:
             await docket.add(work, when=later)()
             worker = Worker(docket, "worker")
             running = asyncio.create_task(worker.run_forever())
-            await asyncio.sleep(1.5)  # the event loop is looked at once a second
-            page = await fetch(port, "/metrics")
+            page = await eventually(lambda: complete_page(port))
             worker.stop()
             await running
-    print(page.body)
+    print(page)
 
 
 asyncio.run(main())

@@ -19,7 +19,7 @@ from dovetail.model import RunQuery
 from dovetail.sync import Docket, Execution
 from tests.sync.workers import finish, working
 
-SOON = timedelta(seconds=10)
+SOON = timedelta(minutes=1)
 
 
 def later() -> datetime:

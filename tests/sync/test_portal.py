@@ -15,6 +15,7 @@ from dovetail import UsageError
 from dovetail.errors import EngineUnavailable
 from dovetail.sync import portal as portals
 from dovetail.sync.portal import PORTALS, Portal, in_callers_thread
+from tests.waiting import PATIENCE
 
 color: ContextVar[str] = ContextVar("color", default="none")
 
@@ -87,7 +88,7 @@ def test_an_errand_that_is_interrupted_ends_the_call(portal: Portal) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         portal.call(send)
-    assert ended.wait(5)
+    assert ended.wait(PATIENCE)
 
 
 def test_a_call_that_is_cancelled_within_says_so(portal: Portal) -> None:
@@ -125,12 +126,21 @@ def test_what_is_open_is_closed_at_the_end(portal: Portal) -> None:
     assert guest.is_closed
 
 
-@pytest.mark.parametrize("closing", [lambda: asyncio.sleep(60), lambda: time.sleep(2)], ids=["waits", "blocks"])
-def test_what_does_not_close_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, closing: Any) -> None:
+@pytest.mark.parametrize("how", ["waits", "blocks"])
+def test_what_does_not_close_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(portals, "FAREWELL", 0.2)
+    released = threading.Event()
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def block() -> None:
+        released.wait(PATIENCE)
+
     portal = Portal()
-    portal.guests.add(Guest(closing))
-    began = time.monotonic()
+    guest = Guest(wait if how == "waits" else block)
+    portal.guests.add(guest)
     portal.close()
-    assert time.monotonic() - began < 1.8
+    assert not guest.is_closed
+    released.set()
     portal._thread.join()

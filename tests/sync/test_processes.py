@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,8 @@ def test_both_sides_of_a_fork_use_the_docket(place: str) -> None:
 
 @pytest.mark.parametrize("how", ["leaving", "waiting", "iterating"])
 def test_a_program_that_ends_does_not_hang_and_has_nothing_to_say(place: str, how: str) -> None:
-    began = time.monotonic()
     ran = run("exiting", place, how)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "scheduled\n", "")
-    assert time.monotonic() - began < 15
 
 
 def test_a_program_that_fails_ends_as_it_would(place: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import dovetail
 from dovetail import Worker
+from tests.waiting import PATIENCE
 
 Function = Callable[..., Any]
 
@@ -22,7 +23,7 @@ def finish(url: str, *tasks: Function) -> None:
         async with dovetail.Docket("tests", url) as docket:
             for task in tasks:
                 docket.register(task)
-            await Worker(docket, redelivery_timeout=timedelta(seconds=3)).run_until_finished()
+            await Worker(docket, redelivery_timeout=timedelta(minutes=1)).run_until_finished()
 
     asyncio.run(work())
 
@@ -37,7 +38,7 @@ def working(url: str, *tasks: Function) -> Iterator[None]:
         async with dovetail.Docket("tests", url) as docket:
             for task in tasks:
                 docket.register(task)
-            worker = Worker(docket, redelivery_timeout=timedelta(seconds=3))
+            worker = Worker(docket, redelivery_timeout=timedelta(minutes=1))
             loop = asyncio.get_running_loop()
             running = asyncio.create_task(worker.run_forever())
             stop.append(lambda: loop.call_soon_threadsafe(running.cancel))
@@ -46,9 +47,9 @@ def working(url: str, *tasks: Function) -> Iterator[None]:
 
     thread = threading.Thread(target=asyncio.run, args=(work(),))
     thread.start()
-    assert started.wait(20)
+    assert started.wait(PATIENCE)
     try:
         yield
     finally:
         stop[0]()
-        thread.join(20)
+        thread.join(PATIENCE)
