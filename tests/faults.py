@@ -25,6 +25,7 @@ class Faulty:
         self.faults = faults or Faults()
 
     async def __aenter__(self) -> Self:
+        self.faults.raise_if_due("open")
         await self.engine.__aenter__()
         return self
 

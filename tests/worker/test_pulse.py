@@ -23,7 +23,7 @@ from dovetail.worker.roster import Reason, Roster, Tenure
 from tests.by_hand import at_work, finish, run_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
-from tests.waiting import PATIENCE, soon
+from tests.waiting import PATIENCE, eventually, soon
 
 MakeWorker = Callable[..., Worker]
 LEASE = timedelta(seconds=30)
@@ -193,19 +193,42 @@ async def test_a_few_failed_heartbeats_cost_nothing(docket: Docket, worker: Work
         assert await soon(execution.get_result()) == "held"
 
 
+async def test_a_store_that_is_out_of_reach_when_the_pulse_begins_is_waited_for(docket: Docket, worker: Worker):
+    faults = behind_a_door(docket)
+    faults.fail("open", 3)
+
+    async def wait() -> str:
+        await faults.called("heartbeat")
+        return "waited"
+
+    execution = await docket.add(wait)()
+    await finish(worker)
+    assert await execution.get_result() == "waited"
+    assert faults.left["open"] == 0
+
+
+async def test_a_pulse_that_never_reached_its_store_can_be_stopped(heart: Heart, faults: Faults):
+    faults.fail("open", 10_000)
+    running = asyncio.create_task(heart.pulse.run(asyncio.get_running_loop()))
+    await eventually(lambda: faults.left["open"] < 10_000)
+    heart.pulse.stop()
+    await soon(running)
+    assert faults.calls["heartbeat"] == 0
+
+
 # In its thread
 
 
-async def test_a_body_that_blocks_the_event_loop_for_three_leases_is_not_started_twice(
+async def test_a_body_that_blocks_the_event_loop_for_longer_than_its_lease_is_not_started_twice(
     docket: Docket, make_worker: MakeWorker
 ):
-    lease = timedelta(seconds=3)
+    lease = timedelta(seconds=6)
     claimed: list[str] = []
     blocked, over = threading.Event(), threading.Event()
 
     async def block() -> None:
         blocked.set()
-        time.sleep(3 * lease.total_seconds())
+        time.sleep(1.5 * lease.total_seconds())
         over.set()
 
     def steal() -> None:

@@ -14,12 +14,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 
 from dovetail.clock import Clock
 from dovetail.engine import Engine
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineUnavailable
 from dovetail.model import Blockage, WorkerInfo
 from dovetail.model import Pulse as Heard
 from dovetail.worker.logs import logger
@@ -62,15 +62,33 @@ class Pulse:
     async def run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
         """Beat until stopped, then say goodbye. May run on another loop than the worker's."""
         self._stopping = stopping = asyncio.Event()
-        async with self._engine:
+        async with AsyncExitStack() as opened:
+            while not await self._is_opened(opened, worker_loop):
+                await self._clock.rest(stopping, self._soon, first=True)
+                if stopping.is_set():
+                    return
             while not stopping.is_set():
-                if await self._beat(worker_loop):
-                    pause = min(self._interval(), self._lease / 3)
-                else:
-                    pause = min(self._interval(), self._lease / 20)
+                pause = min(self._interval(), self._lease / 3) if await self._beat(worker_loop) else self._soon
                 await self._clock.rest(stopping, pause, first=True)
             with suppress(DovetailError):
                 await self._engine.heartbeat(self._say_goodbye(), [], lease=self._lease)
+
+    @property
+    def _soon(self) -> timedelta:
+        """After which what has failed is tried again."""
+        return min(self._interval(), self._lease / 20)
+
+    async def _is_opened(self, opened: AsyncExitStack, worker_loop: asyncio.AbstractEventLoop) -> bool:
+        """Make the connections of its own. A store that is out of reach for a moment is no reason to end."""
+        try:
+            await opened.enter_async_context(self._engine)
+        except EngineUnavailable as error:
+            logger.warning("the pulse has no connection yet, trying again: %s", error)
+            self.telemetry.disrupted()
+            self._give_up_what_lapses(worker_loop, self._clock.monotonic())
+            self._engine = self._engine.twin()  # one that could not be opened is not opened again
+            return False
+        return True
 
     def _say_goodbye(self) -> WorkerInfo:
         return self._say().but(leaving=True)
