@@ -38,7 +38,7 @@ async def water(turn: int = 1, perpetual: Perpetual = Perpetual(every=timedelta(
 
 
 def render(film: str) -> tuple[str, int]:  # a plain function: it runs in a thread
-    time.sleep(1.5)
+    time.sleep(3)
     return film, os.getpid()
 
 
@@ -56,7 +56,9 @@ CRASH = "A killed worker's run starts again elsewhere"
 STOP = "A worker told to stop finishes first"
 PROMISES = (AT_ONCE, RESULT, KEY, RETRY, PERPETUAL, LATER, CRASH, STOP)
 
-PATIENCE = timedelta(seconds=10)
+SOON = 3000
+"""Milliseconds. A few are usual; on a busy machine there may be more, but no worker waits for its next look."""
+PATIENCE = timedelta(seconds=30)
 
 
 async def story(docket: Docket, stage: Stage) -> None:
@@ -70,7 +72,7 @@ async def story(docket: Docket, stage: Stage) -> None:
     text, process = await greeting.get_result(timeout=PATIENCE)
     await stage.hears("greet", text)
     delay = since(asked, greeting)
-    stage.check(AT_ONCE, process == first.pid and 0 <= delay < 1000, f"{delay:.0f} ms after it was added")
+    stage.check(AT_ONCE, process == first.pid and 0 <= delay < SOON, f"{delay:.0f} ms after it was added")
     stage.check(RESULT, text == "Hello, Ann!", text)
 
     stage.act("Work under a key, for later, that fails, that goes on and on")
@@ -103,10 +105,10 @@ async def story(docket: Docket, stage: Stage) -> None:
 
     await later.get_result(timeout=PATIENCE)
     lateness = since(due, later)
-    stage.check(LATER, 0 <= lateness < 1000, f"{lateness:.0f} ms after its time")
+    stage.check(LATER, 0 <= lateness < SOON, f"{lateness:.0f} ms after its time")
 
     stage.act("A worker is killed in the middle of a run")
-    await stage.says("render", 'add render("Metropolis"), which takes 1.5 s')
+    await stage.says("render", 'add render("Metropolis"), which takes 3 s')
     rendering = await docket.add(render, key="render")("Metropolis")
     await in_hand(rendering, "worker-1")
     stage.notes("render", "kill -9 worker-1", arrow="☠")

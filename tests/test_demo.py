@@ -18,11 +18,11 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"}
 
 def test_the_demo_shows_all_it_promises_and_ends_by_itself() -> None:
     began = time.monotonic()
-    ran = subprocess.run(COMMAND, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=40)
+    ran = subprocess.run(COMMAND, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
     took = time.monotonic() - began
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
-    assert took < 30
+    assert took < 90
     for promise in PROMISES:
         assert promise in ran.stdout
     assert ran.stdout.count("✔") >= len(PROMISES)
@@ -38,7 +38,7 @@ def test_the_demo_fails_when_its_workers_cannot_start() -> None:
         " sys.exit(asyncio.run(Stage(PROMISES, 'nowhere:tasks').play(story)))"
     )
     command = [sys.executable, "-c", script]
-    ran = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=40)
+    ran = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 1
     assert f"Only 0 of {len(PROMISES)} seen" in ran.stdout
     assert "nowhere" in ran.stdout
@@ -53,7 +53,7 @@ def test_an_interrupted_demo_cleans_up() -> None:
         assert line, shown
         shown += line
     demo.send_signal(signal.SIGINT)
-    shown += demo.communicate(timeout=20)[0]
+    shown += demo.communicate(timeout=60)[0]
     assert demo.returncode == 130
     assert "Interrupted" in shown
     database = shown.partition("on one SQLite file, ")[2].splitlines()[0]
