@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 60.0
+from tests.waiting import PATIENCE
+
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]|\r")
 HOME = "\x1b[H"
 
@@ -34,17 +35,23 @@ class Terminal:
             env={**environment, "TERM": "xterm-256color"},
         )  # fmt: skip
         self.output = ""
+        self._seen = 0  # of it
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def press(self, keys: str) -> None:
+        self.forget()
         os.write(self._master, keys.encode())
 
+    def forget(self) -> None:
+        """Look at nothing more of what was shown so far."""
+        self._seen = len(self.output)
+
     @property
-    def screen(self) -> str:
-        """What was drawn last."""
-        return _CONTROL.sub("", self.output.rpartition(HOME)[2])
+    def screens(self) -> list[str]:
+        """What was drawn since the last key was pressed, one after the other."""
+        return [_CONTROL.sub("", drawn) for drawn in self.output[self._seen :].split(HOME)]
 
     @property
     def settings(self) -> list[object]:
@@ -59,19 +66,18 @@ class Terminal:
             self.output += data.decode(errors="replace")
             patience = 0.02
 
-    def shows(self, text: str) -> str:
-        """Wait until the screen shows a text."""
+    def shows(self, *texts: str) -> None:
+        """Wait until a screen shows all of these texts. It may be gone again: messages stay for a while only."""
         deadline = time.monotonic() + PATIENCE
-        while text not in self.screen:
-            assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.screen}"
-            assert self.process.poll() is None or text in self.screen, f"it ended:\n{self.output}"
+        while not any(all(text in screen for text in texts) for screen in self.screens):
+            assert time.monotonic() < deadline, f"{texts} were not shown:\n{self.screens[-1]}"
+            assert self.process.poll() is None, f"it ended:\n{self.output}"
             self.read()
-        return self.screen
 
     def ends(self) -> int:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"it did not end:\n{self.screen}"
+            assert time.monotonic() < deadline, f"it did not end:\n{self.screens[-1]}"
             self.read()
         self.read()
         return self.process.returncode

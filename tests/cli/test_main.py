@@ -156,5 +156,5 @@ async def test_control_c_is_quiet(docket: Docket, url: str, dovetail: Commands) 
     assert watching.stdout is not None
     assert "scheduled" in watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    _, errors = watching.communicate(timeout=30)
+    _, errors = watching.communicate(timeout=60)
     assert (watching.returncode, errors) == (130, "")

@@ -7,6 +7,7 @@ import sys
 
 from dovetail import Docket
 from tests.cli.tasks_for_commands import count
+from tests.waiting import PATIENCE
 
 
 def on_terminal(*arguments: str, answer: str = "") -> tuple[int, str]:
@@ -26,7 +27,7 @@ def on_terminal(*arguments: str, answer: str = "") -> tuple[int, str]:
         pass
     finally:
         os.close(mine)
-    return command.wait(30), shown.decode()
+    return command.wait(PATIENCE), shown.decode()
 
 
 async def test_clearing_asks_first_and_counts(docket: Docket, url: str) -> None:

@@ -48,8 +48,7 @@ async def states(url: str) -> dict[str, State]:
 async def test_everything_is_seen_and_the_keys_do_what_they_say(place: str) -> None:
     await fill(place)
     with terminal("top", "--url", place, "--docket", "tests", "--interval", "200ms") as opened:
-        text = opened.shows("no such address")
-        assert all(word in text for word in ("tests", "mail", "ann", "berlin", "1/5", "slow", "broken"))
+        opened.shows("no such address", "tests", "mail", "ann", "berlin", "1/5", "slow", "broken")
         opened.press("jp")  # the second queue: 'default' comes first
         opened.shows("'mail' is paused")
         opened.shows("paused in dov")
@@ -117,8 +116,8 @@ async def test_a_store_that_goes_away_and_comes_back() -> None:
         with terminal("top", "--url", server.url, "--docket", "tests", "--interval", "200ms") as opened:
             opened.shows("no such address")
             server.kill()
-            opened.shows("not reached, trying again")
-            assert "no such address" in opened.screen  # what was seen last stays
+            opened.shows("not reached, trying again", "no such address")  # what was seen last stays
+            opened.forget()
             server.start()
             opened.shows("select   tab pane")
             opened.press("q")
