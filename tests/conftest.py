@@ -36,6 +36,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers, answers in time, however busy the machine."""
+    for limit in ("lane.READING", "lane.PATIENCE", "routing.CONNECTING", "listening.SUBSCRIBING"):
+        monkeypatch.setattr(f"dovetail.engines.redis.{limit}", PATIENCE)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "url" in metafunc.fixturenames and metafunc.definition.nodeid.startswith(ON_EVERY_STORE):
         metafunc.parametrize("url", STORES, indirect=True)

@@ -31,7 +31,7 @@ async def leave_effect(
 async def work(url: str, name: str) -> None:
     async with Docket(name, url) as docket:
         docket.register(leave_effect)
-        async with Worker(docket, concurrency=10, redelivery_timeout=timedelta(seconds=1)) as worker:
+        async with Worker(docket, concurrency=10, redelivery_timeout=timedelta(seconds=3)) as worker:
             await worker.run_forever()
 
 

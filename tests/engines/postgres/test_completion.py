@@ -23,7 +23,7 @@ from dovetail.model import Claim, Finished, NewRun, RunQuery, Settle, State, new
 from dovetail.worker import setbacks
 from tests.engines.postgres.effects import TABLE, leave_effect
 from tests.engines.postgres.killing import kill_backends
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 LEASE = timedelta(seconds=30)
 ROOT = Path(__file__).parents[3]
@@ -55,7 +55,7 @@ async def until_over(docket: Docket, count: int) -> None:
         except (EngineUnavailable, OutcomeUnknown):
             return False
 
-    await eventually(are_over, within=30)
+    await eventually(are_over, within=2 * PATIENCE)
 
 
 async def test_the_effect_is_there_with_the_end(docket: Docket, postgres_url: str) -> None:
@@ -233,7 +233,7 @@ async def test_every_effect_is_there_once_though_connections_are_killed(docket: 
     docket.register(leave_effect)
     stop = asyncio.Event()
     worker = Worker(
-        docket, concurrency=20, redelivery_timeout=timedelta(seconds=2), reconnection_delay=timedelta(milliseconds=20)
+        docket, concurrency=20, redelivery_timeout=timedelta(seconds=5), reconnection_delay=timedelta(milliseconds=20)
     )
     async with worker:
         running = asyncio.create_task(worker.run_forever(), name="worker")

@@ -15,6 +15,7 @@ from dovetail.errors import EngineUnavailable
 from dovetail.model import Finding, Limit, NewRun, Severity, new_id
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import CHUNK, Proxy
+from tests.waiting import PATIENCE
 
 LEASE = timedelta(seconds=30)
 
@@ -102,7 +103,7 @@ async def test_dead_rows(server: PostgresServer, admin: psycopg.Connection, monk
         admin.execute("ALTER TABLE dovetail.run SET (autovacuum_enabled = off)")
         admin.execute("DELETE FROM dovetail.run")
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while (finding := (await found(engine))["postgres.tables"]).severity is not Severity.WARNING:
                     admin.execute("SELECT pg_stat_force_next_flush()")  # statistics come when the server likes
             assert "'run'" in finding.found
@@ -114,7 +115,7 @@ async def test_autovacuum_switched_off(server: PostgresServer, admin: psycopg.Co
     admin.execute("ALTER SYSTEM SET autovacuum = off")
     admin.execute("SELECT pg_reload_conf()")
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (await severities(server.url()))["postgres.autovacuum"] is not Severity.PROBLEM:
                 pass  # the server reads its settings when it comes to it
     finally:

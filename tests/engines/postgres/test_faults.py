@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from dovetail.clock import SYSTEM_CLOCK
-from dovetail.engines.postgres import PostgresEngine, wire
-from dovetail.engines.postgres.telling import POLL
+from dovetail.engines.postgres import PostgresEngine
 from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown
 from dovetail.model import (
     Claim,
@@ -32,7 +31,7 @@ from tests.engines.conftest import as_user
 from tests.engines.postgres.killing import kill_backends
 from tests.servers.postgres import RELAXED, PostgresServer
 from tests.servers.proxy import Proxy, proxy
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 LEASE = timedelta(seconds=30)
 
@@ -76,7 +75,7 @@ async def claims_of(engine: PostgresEngine, want: int = 100) -> list[Claim]:
 
 async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
     """Make a call again for as long as it may be repeated, as the worker's parts do."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 return await call()
@@ -88,11 +87,9 @@ async def persistently(call: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def test_a_reply_that_is_lost_is_resolved_by_asking_again(
-    far: PostgresEngine, way: Proxy, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+    far: PostgresEngine, way: Proxy, engine: PostgresEngine
 ) -> None:
     """Requests reach the server, replies do not: each is made again with the same ids, and nothing is done twice."""
-    monkeypatch.setattr(wire, "PATIENCE", 0.2)
-    monkeypatch.setattr(wire.Wire.ask, "__kwdefaults__", {"patience": 0.2})
     for _ in range(20):
         run = a_run()
         way.lose_replies()
@@ -133,7 +130,7 @@ async def test_no_work_is_lost_or_doubled_while_backends_are_terminated(
 ) -> None:
     stop = asyncio.Event()
     killing = asyncio.create_task(kill_backends(postgres_url, stop, 0.01), name="killing")
-    runs = [a_run() for _ in range(400)]
+    runs = [a_run(crash_limit=1000) for _ in range(400)]  # each claim whose answer is lost looks like a crash
     done: Counter[str] = Counter()
 
     async def schedule() -> None:
@@ -207,7 +204,7 @@ async def test_one_who_listens_hears_again_after_his_connection_died(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = 'dovetail' AND query LIKE '%pg_advisory_lock_shared%'"
             )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await anext(events)  # "look again": hints may have been lost
             async with PostgresEngine(postgres_url, name, clock=SYSTEM_CLOCK) as other:
                 await other.schedule([a_run()])
@@ -225,7 +222,7 @@ async def test_a_pooled_engine_keeps_nothing_in_its_session(postgres_url: str, n
             prepared = admin.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
             assert prepared == (0,)
         await engine.finish(completed(await claims_of(engine)))
-        async with engine.watch(Topic(EventKind.WORK)) as events, asyncio.timeout(POLL * 3):
+        async with engine.watch(Topic(EventKind.WORK)) as events, asyncio.timeout(PATIENCE):
             await anext(events)  # it looks by itself
         with psycopg.connect(postgres_url) as admin:
             listening = admin.execute(

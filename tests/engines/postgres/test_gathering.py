@@ -12,7 +12,7 @@ from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.engines.postgres.gathering import LANES, Gatherer
 from dovetail.model import Finished, Limit, NewRun, Settle, State, new_id
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 LEASE = timedelta(seconds=30)
 
@@ -37,7 +37,7 @@ async def somebody_waits_for(connection: psycopg.AsyncConnection) -> None:
 
 
 async def test_an_add_that_waits_for_a_lock_holds_up_no_other(docket: Docket, postgres_url: str) -> None:
-    async with await psycopg.AsyncConnection.connect(postgres_url) as mine, asyncio.timeout(20):
+    async with await psycopg.AsyncConnection.connect(postgres_url) as mine, asyncio.timeout(PATIENCE):
         await docket.add(noop, key="one", connection=mine)()
         waiting = asyncio.create_task(docket.add(noop, key="one")(), name="waiting")
         await somebody_waits_for(mine)
@@ -49,7 +49,7 @@ async def test_an_add_that_waits_for_a_lock_holds_up_no_other(docket: Docket, po
 
 
 async def test_a_finish_that_waits_for_a_lock_holds_up_no_other(postgres_url: str) -> None:
-    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine, asyncio.timeout(20):
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine, asyncio.timeout(PATIENCE):
         await engine.schedule([NewRun(new_id(), key, "task", limits=(Limit(key, 1),)) for key in "abc"])
         first, *others = (await engine.claim("worker", 3, lease=LEASE)).claims
         async with await psycopg.AsyncConnection.connect(postgres_url) as mine:

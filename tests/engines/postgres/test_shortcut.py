@@ -11,6 +11,7 @@ from dovetail.engines.postgres import PostgresEngine
 from dovetail.engines.postgres.answers import Closing
 from dovetail.engines.postgres.shortcut import LONGEST, SLOW, Shortcut
 from dovetail.model import NewRun, new_id
+from tests.waiting import PATIENCE
 
 LEASE = timedelta(seconds=30)
 
@@ -71,7 +72,7 @@ async def test_no_run_is_left_behind_and_none_comes_twice(
         for run in runs:
             await engine.schedule([run])
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(work(), schedule())
     assert sorted(seen) == sorted(run.id for run in runs)
 

@@ -12,6 +12,7 @@ from dovetail import Docket
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.model import EventKind, NewRun, Topic, new_id
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ class Eavesdropper:
         """The server processes that have sent something, up to a word that is sent now."""
         await self._connection.execute("SELECT pg_notify(%s, 'last word')", (self._channel,))
         found: list[int] = []
-        async for each in self._connection.notifies(timeout=10):
+        async for each in self._connection.notifies(timeout=PATIENCE):
             if each.payload == "last word":
                 return found
             found.append(each.pid)

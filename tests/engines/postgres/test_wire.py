@@ -11,6 +11,7 @@ from dovetail.engines.postgres.wire import Wire
 from dovetail.errors import OutcomeUnknown
 from tests.servers.postgres import PostgresServer
 from tests.servers.proxy import Proxy, proxy
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ async def test_a_connection_that_is_lost_is_no_longer_watched(postgres_url: str)
     number = wire.connection.fileno()
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as killer:
         await killer.execute("SELECT pg_terminate_backend(%s)", (wire.connection.info.backend_pid,))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await lost.wait()
     assert not wire.is_open
     assert asyncio.get_running_loop().remove_reader(number) is False

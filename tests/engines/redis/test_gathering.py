@@ -9,6 +9,7 @@ import pytest
 from dovetail.model import EventKind, Topic
 from tests.engines.redis.engines import a_run, completed, on, take
 from tests.servers.redis import Server
+from tests.waiting import PATIENCE
 
 
 def cancel_tasks_named(name: str) -> int:
@@ -19,7 +20,7 @@ def cancel_tasks_named(name: str) -> int:
 
 
 async def test_a_cancelled_gatherer_leaves_nobody_waiting(valkey: Server) -> None:
-    async with on(valkey) as opened, asyncio.timeout(10):
+    async with on(valkey) as opened, asyncio.timeout(PATIENCE):
         asking = [asyncio.create_task(opened.schedule([a_run()]), name=f"ask {n}") for n in range(20)]
         cancelled = 0
         while cancelled < 5:
@@ -37,7 +38,7 @@ async def test_a_cancelled_gatherer_leaves_nobody_waiting(valkey: Server) -> Non
 
 
 async def test_those_who_go_away_hold_up_no_other(valkey: Server) -> None:
-    async with on(valkey) as opened, asyncio.timeout(10):
+    async with on(valkey) as opened, asyncio.timeout(PATIENCE):
         asking = [asyncio.create_task(opened.schedule([a_run()]), name=f"ask {n}") for n in range(20)]
         await asyncio.sleep(0)
         for task in [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]:
@@ -49,7 +50,7 @@ async def test_those_who_go_away_hold_up_no_other(valkey: Server) -> None:
 
 
 async def test_a_cancelled_listener_goes_on(valkey: Server) -> None:
-    async with on(valkey) as opened, asyncio.timeout(10), opened.watch(Topic(EventKind.WORK)) as events:
+    async with on(valkey) as opened, asyncio.timeout(PATIENCE), opened.watch(Topic(EventKind.WORK)) as events:
         assert cancel_tasks_named("dovetail-redis-listener") == 1
         await anext(events)  # what was told meanwhile was not heard, so everyone looks again
         await opened.schedule([a_run()])
@@ -58,7 +59,7 @@ async def test_a_cancelled_listener_goes_on(valkey: Server) -> None:
 
 
 async def test_one_may_begin_to_watch_after_the_listener_was_cancelled(valkey: Server) -> None:
-    async with on(valkey) as opened, asyncio.timeout(10):
+    async with on(valkey) as opened, asyncio.timeout(PATIENCE):
         async with opened.watch(Topic(EventKind.WORK)):
             pass
         assert cancel_tasks_named("dovetail-redis-listener") == 1
@@ -70,7 +71,7 @@ async def test_one_may_begin_to_watch_after_the_listener_was_cancelled(valkey: S
 
 
 async def test_a_message_that_cannot_be_read_is_passed_over(valkey: Server, caplog: pytest.LogCaptureFixture) -> None:
-    async with on(valkey) as opened, asyncio.timeout(10), opened.watch(Topic(EventKind.WORK)) as events:
+    async with on(valkey) as opened, asyncio.timeout(PATIENCE), opened.watch(Topic(EventKind.WORK)) as events:
         with valkey.client() as client:
             for garbage in (b"\xc1", b"\x93\x01\x02", b"\x91\x01", b"\x91\x80", b"\x91\x81\xa4kind\xa1x", b"{}"):
                 client.publish(f"{opened._root}work", garbage)  # pyright: ignore[reportPrivateUsage]

@@ -17,6 +17,7 @@ from dovetail.errors import DovetailError, EngineUnavailable, InvalidArgument, I
 from tests.engines.redis.engines import a_run, completed, engine, take
 from tests.servers import redis as servers
 from tests.servers.ports import free_port
+from tests.waiting import PATIENCE
 
 SCHEMES = [
     "redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "valkey", "valkeys",
@@ -143,7 +144,7 @@ def test_different_names_stay_different() -> None:
 
 async def refused(url: str) -> str:
     """What is said when a docket cannot be opened there, and how soon."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(DovetailError) as error:
             async with engine(url):
                 pass

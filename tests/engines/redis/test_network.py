@@ -16,7 +16,7 @@ from dovetail.testing.conformance.watching import hear
 from tests.engines.redis.engines import a_run, completed, engine, on, take, until_known
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import Server
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ async def test_a_watcher_whose_connection_was_cut_is_told_to_look_again(afar: Re
     async with afar.watch(Topic(EventKind.WORK), Topic(EventKind.STATE, "key")) as events:
         way.cut()
         heard = set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(heard) < 2:
                 event = await anext(events)
                 heard.add(event.kind)
@@ -256,7 +256,7 @@ async def test_a_watcher_whose_connection_was_cut_is_told_to_look_again(afar: Re
 async def test_a_watcher_hears_again_after_a_cut(afar: RedisEngine, way: Proxy, valkey: Server) -> None:
     async with afar.watch(Topic(EventKind.STATE, "key")) as events:
         way.cut()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert (await anext(events)).id is None
         run = a_run("key")
         await afar.schedule([run])
@@ -271,7 +271,7 @@ async def test_a_black_hole_does_not_leave_a_watcher_deaf(afar: RedisEngine, way
         await way.swallowed.wait()
         way.restore()
         await claiming
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await anext(events)
             await afar.schedule([a_run()])
             await anext(events)
@@ -285,7 +285,7 @@ async def test_one_may_begin_to_watch_while_the_connection_is_cut(afar: RedisEng
         done, _ = await asyncio.wait([watching], timeout=0.2)
         assert not done
         way.restore()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await watching
     await afar.finish(completed(*await take(afar)))
 

@@ -14,6 +14,7 @@ from dovetail.errors import EngineUnavailable, OutcomeUnknown
 from dovetail.model import Failure, Hold, HoldKind, Limit, Requeue, Retention, Settle, State, WorkerInfo, new_id
 from tests.engines.redis.engines import LEASE, a_run, engine, take
 from tests.servers.redis import Server
+from tests.waiting import PATIENCE
 
 LUA = files("dovetail.engines.redis").joinpath("lua")
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
@@ -98,7 +99,7 @@ async def test_what_waits_when_an_engine_is_closed_is_told_so(valkey: Server) ->
     calls = [asyncio.create_task(opened.schedule([a_run("key")])) for _ in range(5)]
     await asyncio.sleep(0)
     await opened.__aexit__(None, None, None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         answers = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(answer, EngineUnavailable | OutcomeUnknown | list) for answer in answers)
     async with engine(valkey.url, opened._name) as again:  # pyright: ignore[reportPrivateUsage]

@@ -17,7 +17,7 @@ from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention,
 from tests.engines.redis.engines import a_run, completed, engine, on, take, until_empty, until_known
 from tests.servers import redis as servers
 from tests.servers.ports import free_port
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
 
@@ -71,7 +71,11 @@ async def test_a_server_killed_again_and_again_loses_and_doubles_nothing(mortal:
             await asyncio.sleep(0)
 
     docket = new_id()
-    async with engine(mortal.url, docket) as producer, engine(mortal.url, docket) as worker, asyncio.timeout(90):
+    async with (
+        engine(mortal.url, docket) as producer,
+        engine(mortal.url, docket) as worker,
+        asyncio.timeout(3 * PATIENCE),
+    ):
         producing, working = asyncio.create_task(produce(producer)), asyncio.create_task(work(worker))
         for _ in range(3):
             before = len(accepted)
@@ -170,7 +174,7 @@ async def test_a_server_without_enough_replicas_is_waited_for(
             await opened.schedule([a_run()])
         with pytest.raises(EngineUnavailable, match="too few replicas"):
             await take(opened)
-        monkeypatch.setattr(lane, "PATIENCE", 8.0)
+        monkeypatch.setattr(lane, "PATIENCE", PATIENCE)
         claiming = asyncio.create_task(take(opened), name="claim")
         done, _ = await asyncio.wait([claiming], timeout=0.1)
         assert not done
@@ -521,7 +525,7 @@ async def test_records_that_are_gone_are_passed_over_by_those_who_look(
     valkey: servers.Server, kind: str, newest_first: bool
 ) -> None:
     """More of them than one script looks at: evicted, or removed by hand."""
-    async with engine(valkey.url) as opened, asyncio.timeout(20):
+    async with engine(valkey.url) as opened, asyncio.timeout(PATIENCE):
         runs = [a_run() for _ in range(1100)]
         await opened.schedule(runs)
         gone = runs[:600] if not newest_first else runs[500:]
@@ -537,7 +541,7 @@ async def test_records_that_are_gone_are_passed_over_by_those_who_look(
 
 
 async def test_a_docket_whose_records_are_all_gone_can_be_looked_at(valkey: servers.Server) -> None:
-    async with engine(valkey.url) as opened, asyncio.timeout(20):
+    async with engine(valkey.url) as opened, asyncio.timeout(PATIENCE):
         await opened.schedule([a_run() for _ in range(1100)])
         with valkey.client() as client:
             client.delete(f"{opened._root}run", f"{opened._root}call")  # pyright: ignore[reportPrivateUsage]
