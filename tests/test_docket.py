@@ -23,6 +23,7 @@ from dovetail import (
     UnknownTask,
     UsageError,
     Worker,
+    result_of,
 )
 from dovetail.clock import VirtualClock
 from dovetail.codec import Keyring, SigningKey
@@ -629,6 +630,26 @@ async def test_many_are_added_in_the_order_given(docket: Docket, make_worker: Ma
     assert {execution.disposition for execution in executions} == {Disposition.SCHEDULED}
     await finish(make_worker(concurrency=3))
     assert [await execution.get_result() for execution in executions] == list(range(10))
+
+
+async def test_many_start_in_the_order_given_whether_they_have_a_key_or_not(docket: Docket, make_worker: MakeWorker):
+    started: list[int] = []
+
+    async def note(number: int) -> None:
+        started.append(number)
+
+    keys = [None, "b", None, None, "e", "f"]
+    await docket.add_many([docket.call(note, key=key)(number) for number, key in enumerate(keys)])
+    await finish(make_worker(concurrency=1))
+    assert started == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_call_whose_key_is_taken_stands_for_the_run_that_holds_it(docket: Docket, make_worker: MakeWorker):
+    held = await docket.add(count, key="k")(1)
+    parent = docket.call(count, key="k")(2)
+    _, child = await docket.add_many([parent, docket.call(count)(result_of(parent))])
+    await finish(make_worker())
+    assert await child.get_result() == await held.get_result() == 1
 
 
 async def test_a_chunk_is_one_round_trip(docket: Docket):

@@ -247,11 +247,11 @@ class Scheduling(Sight):
 
         def make(*args: Any, **kwargs: Any) -> TaskCall:
             chosen = key if keyed is None else keyed.key_of(args, kwargs)
-            # A call without a key is called by the id of its first run.
+            # A call without a key is called by the id of its first run. One with a key has its id from here too, since
+            # runs that are equal in all else start in the order of their ids.
             run_id = new_id()
             return TaskCall(
-                known, args, kwargs, chosen or run_id, when, name, chosen_queue, chosen_priority,
-                [] if chosen else [run_id], flow,
+                known, args, kwargs, chosen or run_id, when, name, chosen_queue, chosen_priority, [run_id], flow,
             )  # fmt: skip
 
         return make

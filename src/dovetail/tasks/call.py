@@ -25,10 +25,11 @@ class TaskCall(Refers):
     queue: str = "default"
     priority: int = 0
     fresh: list[str] = field(default_factory=list[str], compare=False, repr=False)
-    """The id of the first run that it becomes, if its key is that; sent again, it becomes another run of the key."""
+    """The id of the first run that it becomes, and its key if none was given; sent again, it becomes another run."""
     flow: Flow = PLAIN
 
     @property
     def reference(self) -> Reference:
         """What stands for the run that it becomes where that is an argument of another."""
-        return Reference(self.fresh[0] if self.fresh else None, self.key)
+        # Whoever has a key may find it taken, and then stands for the run that holds it.
+        return Reference(self.key if self.key in self.fresh else None, self.key)
