@@ -184,6 +184,15 @@ async def test_a_graph_shows_what_fell_and_why(docket: Docket, make_worker: Make
     assert (graph.node("second").state, graph.node("second").doomed_by) == (ExecutionState.CANCELLED, first.id)
 
 
+async def test_a_graph_has_no_edges_to_what_is_no_longer_kept(docket: Docket, make_worker: MakeWorker) -> None:
+    parent = await docket.add(breaks)()
+    child = await docket.add(note, after=[parent])("child")
+    await finish(make_worker())
+    await docket.discard(parent)
+    graph = await docket.graph(child)
+    assert (graph.edges, [node.id for node in graph.nodes.values()]) == ([], [child.id])
+
+
 async def test_a_graph_says_when_there_is_more(docket: Docket) -> None:
     first = await docket.add(note, key="first")("first")
     await docket.add_many([docket.call(note, after=[first])("x") for _ in range(5)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from dataclasses import dataclass
 
 from dovetail.engine import Engine
@@ -69,7 +69,12 @@ async def graph(engine: Engine, first: Run, at_most: int) -> Graph:
         found |= {run.id: run for run in fresh}
         if len(fresh) < len(news):
             return Graph(_nodes(found), is_whole=False)
-    return Graph(_nodes(found))
+    return Graph(_nodes({run.id: _without_the_gone(run, found) for run in found.values()}))
+
+
+def _without_the_gone(run: Run, kept: Container[str]) -> Run:
+    """The run without the parents whose records are no longer kept: not every store forgets them by itself."""
+    return run.but(parents=tuple(parent for parent in run.parents if parent in kept))
 
 
 async def _parents(engine: Engine, runs: list[Run], known: Mapping[str, Run]) -> list[Run]:
