@@ -98,7 +98,7 @@ def _replace(session: Session, run: NewRun, pending: Holder) -> Placement:
 
 def _place(session: Session, run: NewRun, placing: Placing, heir_of: Holder | None = None) -> Placement:
     due = session.moment(run.due)
-    parents = list(dict.fromkeys(_parent(session, run, reference) for reference in run.after))
+    parents = sorted({_parent(session, run, reference) for reference in run.after})  # the oldest first
     unmet = [seq for seq, _, state in parents if state not in ("completed", "failed", "cancelled")]
     dead = None if run.after_failure else next((row for row in parents if row[2] in ("failed", "cancelled")), None)
     place = 0.0

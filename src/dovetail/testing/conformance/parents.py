@@ -206,6 +206,18 @@ class Parents(Fixtures):
             await place(engine, a_run("child", after=("parent", "nobody")))
         assert keys(await all_runs(engine)) == ["parent"]
 
+    async def test_of_several_unknown_parents_the_first_is_named(self, engine: Engine) -> None:
+        await place(engine, a_run("known"))
+        with pytest.raises(UnknownParent, match="'child' is to wait for 'zeus'"):
+            await place(engine, a_run("child", after=("known", "zeus", "hera")))
+
+    async def test_of_several_parents_that_fell_before_the_oldest_is_the_cause(self, engine: Engine) -> None:
+        old, young = [await start_one(engine, a_run(key)) for key in ("old", "young")]
+        await fail(engine, young)
+        await fail(engine, old)
+        await place(engine, a_run("child", after=("young", "old")))
+        assert (await newest(engine, "child")).doomed_by == old.id
+
     @pytest.mark.parametrize("siblings", [0, 1])
     async def test_a_parent_past_its_retention_is_unknown(
         self, engine: Engine, clock: VirtualClock, siblings: int

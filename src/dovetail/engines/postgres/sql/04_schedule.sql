@@ -424,7 +424,10 @@ BEGIN
         END LOOP;
         IF parent_id IS NULL THEN
             RAISE EXCEPTION USING ERRCODE = 'DV001', MESSAGE = 'unknown parent',
-                DETAIL = json_build_array(COALESCE(request->>'key', request->>'id'), reference)::text;
+                DETAIL = json_build_array(COALESCE(request->>'key', request->>'id'), (
+                    SELECT each FROM jsonb_array_elements_text(request->'after') WITH ORDINALITY AS named (each, number)
+                    WHERE parent_of(of_docket, now, each) IS NULL ORDER BY number LIMIT 1
+                ))::text;
         END IF;
         IF parent_state IS NOT NULL THEN
             found_parents := found_parents || jsonb_build_object(parent_id, parent_state);
