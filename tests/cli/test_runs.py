@@ -1,5 +1,6 @@
 """`ls`, `show` and `graph`."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from dovetail import Docket, Worker
@@ -112,6 +113,43 @@ async def test_a_run_whose_arguments_cannot_be_read_is_shown_all_the_same(docket
     said = await dovetail("show", "broken", "--arguments")
     assert "unreadable" in said.out
     assert "queued" in said.out
+
+
+async def test_what_a_run_waits_for_is_named_by_key_and_state(docket: Docket, dovetail: Commands) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await docket.add(count, when=later, key="first")(1)
+    await docket.add(count, when=later, key="second")(2)
+    await docket.add(count, key="last", after=["first", "second"])(3)
+    told = dict(re.split("  +", line, maxsplit=1) for line in (await dovetail("show", "last")).lines)
+    assert told["waits for"] == "first (scheduled), second (scheduled)"
+    data = (await dovetail("show", "last", "--json")).json
+    assert [(each["id"], each["key"], each["state"]) for each in data["relatives"]] == [
+        (data["parents"][0], "first", "scheduled"), (data["parents"][1], "second", "scheduled"),
+    ]  # fmt: skip
+    await docket.cancel("second")
+    told = dict(re.split("  +", line, maxsplit=1) for line in (await dovetail("show", "last")).lines)
+    assert (told["waited for"], told["cancelled by"]) == ("first (scheduled), second (cancelled)", "second (cancelled)")
+
+
+async def test_one_whose_record_is_gone_is_named_by_its_id(docket: Docket, dovetail: Commands) -> None:
+    await docket.add(count, key="first")(1)
+    await docket.add(count, key="second", after=["first"])(2)
+    await docket.cancel("first")
+    await docket.discard("first")
+    data = (await dovetail("show", "second", "--json")).json
+    assert data["relatives"] == []
+    assert f"cancelled by  {data['doomed_by']} (no record)" in (await dovetail("show", "second")).out
+
+
+async def test_of_many_parents_some_are_named(docket: Docket, dovetail: Commands) -> None:
+    keys = [f"part:{number}" for number in range(23)]
+    later = datetime.now(UTC) + timedelta(hours=1)
+    for key in keys:
+        await docket.add(count, when=later, key=key)(1)
+    await docket.add(count, key="sum", after=keys)(2)
+    (line,) = [line for line in (await dovetail("show", "sum")).lines if line.startswith("waits for")]
+    assert "part:19 (scheduled), 3 more; see `dovetail graph`" in line
+    assert "part:20" not in line
 
 
 async def test_a_graph_shows_what_hangs_on_what(docket: Docket, dovetail: Commands) -> None:

@@ -25,6 +25,7 @@ from dovetail.cli.options import (
     read,
 )
 from dovetail.cli.output import hint, print_fields, print_json, print_table, refuse, shown
+from dovetail.cli.relatives import Relatives, relatives_of
 from dovetail.cli.times import both, now, relative
 
 if TYPE_CHECKING:
@@ -165,19 +166,20 @@ def show(
 ) -> None:
     """Show the newest run of a key in full. State, times, attempts, errors and result; arguments if asked for."""
 
-    async def work(docket: Docket) -> tuple[Run, dict[str, Any]]:
+    async def work(docket: Docket) -> tuple[Relatives, dict[str, Any]]:
         run = await run_of(docket, key)
-        return run, _contents(docket, run, arguments)
+        return await relatives_of(docket.engine, run), _contents(docket, run, arguments)
 
-    run, contents = on_docket(work, url, docket, tasks)
+    relatives, contents = on_docket(work, url, docket, tasks)
+    run = relatives.run
     if as_json:
         errors = [
             {"attempt": each.attempt, "at": each.at, "worker": each.worker, "failure": each.failure}
             for each in run.errors
         ]
-        print_json(run_data(run) | {"errors": errors} | contents)
+        print_json(run_data(run) | {"relatives": relatives.data, "errors": errors} | contents)
         return
-    print_fields([*_fields(run, now()), *contents.items()])
+    print_fields([*_fields(relatives, now()), *contents.items()])
     _print_errors(run, now(), traceback)
 
 
@@ -220,10 +222,10 @@ def _plain(value: Any) -> Any:
         return repr(value)
 
 
-def _fields(run: Run, at: datetime) -> list[tuple[str, object]]:
+def _fields(relatives: Relatives, at: datetime) -> list[tuple[str, object]]:
     from dovetail.model import tags_of
 
-    progress = run.progress
+    run, progress = relatives.run, relatives.run.progress
     return [
         ("key", run.key),
         ("id", run.id if run.id != run.key else None),
@@ -242,8 +244,8 @@ def _fields(run: Run, at: datetime) -> list[tuple[str, object]]:
         ("crashes", f"{run.crashes} of {run.crash_limit}" if run.crashes else None),
         ("progress", progress and f"{progress.current}/{progress.total} {progress.message or ''}".strip()),
         ("waits for room", run.parked_on),
-        ("waits for" if run.state == "waiting" else "waited for", ", ".join(run.parents)),
-        ("cancelled by", run.doomed_by),
+        ("waits for" if run.state == "waiting" else "waited for", relatives.parents),
+        ("cancelled by", relatives.doomed_by),
         ("error", run.error),
     ]
 
