@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dovetail.cli.options import AsJson, DocketName, Tasks, Url
-from dovetail.cli.output import NOT_FOUND, console, print_json, shown
+from dovetail.cli.output import NOT_FOUND, accounted, console, print_json, shown
 
 if TYPE_CHECKING:
     from dovetail.deploying import CheckReport, Misfit
+    from dovetail.docket import Docket
 
 
 def check(
@@ -24,17 +25,13 @@ def check(
 
     The exit code is 3 if anything would not run. Made for the moment before a deploy.
     """
-    from rich.console import Console
-
     from dovetail.cli.opening import on_docket
 
-    with Console(stderr=True).status("reading what is queued") as status:
-        report = on_docket(
-            lambda opened: opened.check(limit=limit, progress=lambda count: status.update(f"{count:,} runs checked")),
-            url,
-            docket,
-            tasks,
-        )
+    async def work(opened: Docket) -> CheckReport:
+        with accounted("runs checked") as tell:
+            return await opened.check(limit=limit, progress=tell)
+
+    report = on_docket(work, url, docket, tasks)
     if as_json:
         print_json(report)
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli.one_by_one import Words, each_of
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import (
     NO_TASKS,
@@ -22,7 +23,7 @@ from dovetail.cli.options import (
     Yes,
     end_of,
 )
-from dovetail.cli.output import NOT_FOUND, confirm, hint, print_json, refuse, shown, totalling
+from dovetail.cli.output import NOT_FOUND, accounted, confirm, hint, print_json, refuse, shown
 from dovetail.cli.reading import arguments_in, fitted, known_task
 from dovetail.cli.runs import run_of
 
@@ -71,34 +72,16 @@ def retry(
     url: Url = None,
 ) -> None:
     """Run again what is over, at once and with a clean slate. Exit code 3 if one of them cannot go again."""
-    from dovetail.errors import CannotRetry, UnknownRun
-
     given = None if args is None else arguments_in(args)
 
-    async def work(docket: Docket) -> dict[str, str]:
-        refused: dict[str, str] = {}
-        for key in keys:
-            positional, named = (None, None)
-            if given is not None:
-                run = await run_of(docket, key)
-                positional, named = fitted(await known_task(docket, run.task), *given)
-            try:
-                await docket.retry(key, args=positional, kwargs=named)
-            except (CannotRetry, UnknownRun) as error:
-                refused[key] = str(error)
-        return refused
+    async def again(docket: Docket, key: str) -> None:
+        positional, named = (None, None)
+        if given is not None:
+            run = await run_of(docket, key)
+            positional, named = fitted(await known_task(docket, run.task), *given)
+        await docket.retry(key, args=positional, kwargs=named)
 
-    refused = on_docket(work, url, docket, tasks)
-    again = [key for key in keys if key not in refused]
-    if as_json:
-        print_json({"retried": again, "refused": refused})
-    else:
-        for key in again:
-            typer.echo(f"{shown(key)} goes again")
-        for reason in refused.values():
-            hint(reason)
-    if refused:
-        raise typer.Exit(NOT_FOUND)
+    each_of(keys, again, Words("retried", "{} goes again"), url, docket, tasks, as_json=as_json)
 
 
 def clear(
@@ -113,7 +96,7 @@ def clear(
     confirm(f"Cancel everything that waits{_among(queue, task)}", yes=yes, must=False)
 
     async def work(docket: Docket) -> tuple[str, int]:
-        with totalling("cancelled") as tell:
+        with accounted("cancelled") as tell:
             return docket.name, await docket.clear(tasks=task or (), queues=queue or (), progress=tell)
 
     name, cleared = on_docket(work, url, docket)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli import control
+from dovetail.cli.one_by_one import Words, each_of
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import (
     AsJson,
@@ -24,16 +25,14 @@ from dovetail.cli.options import (
     Yes,
 )
 from dovetail.cli.output import (
-    NOT_FOUND,
     WRONG_USAGE,
+    accounted,
     confirm,
-    counting,
     hint,
     many,
     print_json,
     print_table,
     refuse,
-    shown,
 )
 from dovetail.cli.runs import filled, run_data, show
 from dovetail.cli.times import now, relative
@@ -123,7 +122,9 @@ def retry(
     confirm(f"Run again all that failed{_kind(meant)}", yes=yes)
 
     async def work(docket: Docket) -> int:
-        return await _each_of(docket, meant, lambda ids: docket.engine.revive([Revival(each) for each in ids]))
+        return await _each_of(
+            docket, meant, lambda ids: docket.engine.revive([Revival(each) for each in ids]), "put back to work"
+        )
 
     again = on_docket(work, url, docket)
     if as_json:
@@ -159,7 +160,7 @@ def discard(
     confirm(f"Drop the records of all that failed{_kind(meant)}", yes=yes)
 
     async def work(docket: Docket) -> int:
-        return await _each_of(docket, meant, docket.engine.discard)
+        return await _each_of(docket, meant, docket.engine.discard, "discarded")
 
     gone = on_docket(work, url, docket)
     if as_json:
@@ -169,28 +170,9 @@ def discard(
 
 
 def _discard_keys(keys: list[str], as_json: bool, docket: str | None, url: str | None) -> None:
-    from dovetail.errors import CannotDiscard, UnknownRun
-
-    async def work(docket: Docket) -> dict[str, str]:
-        refused: dict[str, str] = {}
-        for key in dict.fromkeys(keys):
-            try:
-                await docket.discard(key)
-            except (CannotDiscard, UnknownRun) as error:
-                refused[key] = str(error)
-        return refused
-
-    refused = on_docket(work, url, docket)
-    gone = [key for key in dict.fromkeys(keys) if key not in refused]
-    if as_json:
-        print_json({"discarded": gone, "refused": refused})
-    else:
-        for key in gone:
-            typer.echo(f"the record of {shown(key)} is gone")
-        for reason in refused.values():
-            hint(reason)
-    if refused:
-        raise typer.Exit(NOT_FOUND)
+    once = list(dict.fromkeys(keys))
+    words = Words("discarded", "the record of {} is gone")
+    each_of(once, lambda docket, key: docket.discard(key), words, url, docket, as_json=as_json)
 
 
 def _refuse_vague(keys: list[str] | None, everything: bool, meant: Failures) -> None:
@@ -203,15 +185,17 @@ def _refuse_vague(keys: list[str] | None, everything: bool, meant: Failures) -> 
         refuse("keys say which runs are meant; leave --all and the filters out", WRONG_USAGE)
 
 
-async def _each_of(docket: Docket, meant: Failures, deal: Callable[[Sequence[str]], Awaitable[list[bool]]]) -> int:
+async def _each_of(
+    docket: Docket, meant: Failures, deal: Callable[[Sequence[str]], Awaitable[list[bool]]], what: str
+) -> int:
     """Deal with the ids of all that are meant, some at a time, and say with how many it was done."""
     from dovetail.deadletters import batches_of
 
     done = 0
-    with counting("looked at") as more:
+    with accounted(what) as tell:
         async for runs in batches_of(docket.engine, meant):
             done += sum(await deal([run.id for run in runs]))
-            more(len(runs))
+            tell(done)
     return done
 
 

@@ -175,6 +175,24 @@ def totalling(what: str) -> Generator[Callable[[int], None]]:
 
 
 @contextmanager
+def accounted(what: str) -> Generator[Callable[[int], None]]:
+    """The same for work that people must know the extent of: if it is cut short, it says how far it came."""
+    done = 0
+    try:
+        with totalling(what) as tell:
+
+            def keep(total: int) -> None:
+                nonlocal done
+                done = total
+                tell(total)
+
+            yield keep
+    except BaseException:  # Ctrl-C and a lost store alike; what was under way may or may not have been done
+        hint(f"cut short: {done:,} {what} so far")
+        raise
+
+
+@contextmanager
 def counting(what: str) -> Generator[Callable[[int], None]]:
     """The same for work which says how much more is done."""
     total = 0
