@@ -91,6 +91,17 @@ async def test_a_worker_whose_clock_is_ahead(still: Docket, clock: VirtualClock)
     assert await severity(still, "workers.clock") is Severity.WARNING
 
 
+async def test_a_store_that_was_emptied_is_told_of_for_a_day(still: Docket, clock: VirtualClock) -> None:
+    when = clock.now()
+    await beat(still, emptied=when)
+    clock.jump(DAY - MINUTE)
+    await beat(still, emptied=when)
+    assert await severity(still, "store.emptied") is Severity.PROBLEM
+    clock.jump(2 * MINUTE)
+    await beat(still, emptied=when)
+    assert await severity(still, "store.emptied") is None
+
+
 async def test_a_lease_too_short_and_a_grace_too_long(still: Docket) -> None:
     await beat(still, lease=timedelta(seconds=3), grace=MINUTE)
     assert await severity(still, "workers.lease") is Severity.WARNING

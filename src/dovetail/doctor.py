@@ -29,6 +29,8 @@ FORGOTTEN = timedelta(days=7)
 """After how long a pause or a strike without an end may have been forgotten."""
 RECENT, MANY_FAILURES = timedelta(hours=1), 10
 """How many failures in how long are a warning."""
+EMPTIED = timedelta(days=1)
+"""For how long it is said that the store had lost all that it held."""
 SHORT_LEASE = timedelta(seconds=5)
 """A lease that a busy host may fail to renew."""
 LONG_GRACE = timedelta(seconds=30)
@@ -177,6 +179,17 @@ def _worker_clocks(seen: Seen) -> Iterator[Finding]:
             "workers.clock",
             f"started in the future, by the store's clock: {some(ahead)}",
             "let the hosts of these workers follow a time server",
+        )
+
+
+def _emptied(seen: Seen) -> Iterator[Finding]:
+    when = max((each.emptied for each in seen.alive if each.emptied is not None), default=None)
+    if when is not None and when > seen.now - EMPTIED:
+        yield problem(
+            "store.emptied",
+            f"the store lost all that it held {_span(max(seen.now - when, timedelta()))} ago",
+            "find out what emptied it (FLUSHALL, a restart without an append-only file); then make schedules, strikes"
+            " and pauses anew, and schedule again what waited: only automatic tasks came back by themselves",
         )
 
 
@@ -339,8 +352,8 @@ def _retention(seen: Seen) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
-    _clock, _workers, _worker_clocks, _deaf, _worker_settings, _unserved, _unknown_tasks, _paused, _strikes, _stuck,
-    _late, _backlog, _failures, _retention,
+    _emptied, _clock, _workers, _worker_clocks, _deaf, _worker_settings, _unserved, _unknown_tasks, _paused, _strikes,
+    _stuck, _late, _backlog, _failures, _retention,
 )  # fmt: skip
 
 

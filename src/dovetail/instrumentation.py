@@ -95,6 +95,9 @@ STORE_DURATION = _seconds("dovetail_store_duration", "How long the store took to
 REDIS_DISRUPTIONS = meter.create_counter(
     "docket_redis_disruptions", "1", "Claims, outcomes and heartbeats that the store, whichever it is, did not answer"
 )
+STORE_EMPTIED = meter.create_counter(
+    "dovetail_store_emptied", "1", "Times that a worker noticed that the store had lost all that it held"
+)
 LEASES_LOST = meter.create_counter("dovetail_leases_lost", "1", "Runs that were stopped because their lease was lost")
 CANCELLATIONS_UNHEEDED = meter.create_counter(
     "dovetail_cancellations_unheeded", "1", "Attempts that were cancelled, and went on for long"

@@ -15,7 +15,7 @@ from dovetail.worker.seeder import INTERVAL, Seeder
 from tests.by_hand import ByHand, at_work, finish, runs_of
 from tests.clocks import HastyClock
 from tests.faults import Faults, behind_a_door
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 
 HOUR = timedelta(hours=1)
 
@@ -100,6 +100,19 @@ async def test_a_running_task_is_not_started_beside_itself(still: Docket, seeder
     await by_hand.claim()
     await seeder.seed()
     assert [run.state for run in await runs_of(still, "tick")] == [State.RUNNING]
+
+
+async def test_chains_that_the_store_has_lost_are_started_again_at_once(docket: Docket):
+    docket.register(tick)
+    seeder = seeder_of(docket)
+    seeding = asyncio.create_task(seeder.run())
+    try:
+        for _ in range(2):
+            seeder.seed_again()
+            await eventually(lambda: live(docket, "tick"))
+            await docket.clear()
+    finally:
+        seeding.cancel()
 
 
 async def test_a_chain_that_was_cleared_is_healed(still: Docket, seeder: Seeder, by_hand: ByHand):

@@ -39,6 +39,7 @@ class WorkerInfo(Noun, frozen=True):
     ended: Mapping[str, int] = {}  # runs that it has seen to their end since it started, by queue
     failed: int = 0  # those of them that failed
     deaf: tuple[str, ...] = ()  # keys of some runs whose bodies were cancelled and go on
+    emptied: datetime | None = None  # when it last noticed that the store had lost all that it held
 
 
 class Pulse(Noun, frozen=True):
@@ -47,3 +48,4 @@ class Pulse(Noun, frozen=True):
     lost: frozenset[str] = frozenset()  # ids of runs whose claims are void
     stopping: frozenset[str] = frozenset()  # ids of runs that were asked to stop
     holds: int = 0  # changes whenever a hold is laid or lifted
+    origin: int = 0  # changes if the store has lost all that it held; always 0 where that cannot happen unnoticed

@@ -34,6 +34,7 @@ from dovetail.worker.janitor import Janitor
 from dovetail.worker.lines import Lines
 from dovetail.worker.listener import Listener
 from dovetail.worker.logs import logger
+from dovetail.worker.memory import Memory
 from dovetail.worker.pulse import Pulse, PulseThread
 from dovetail.worker.reporter import Reporter
 from dovetail.worker.roster import Attend, Reason, Roster, Tenure
@@ -93,7 +94,7 @@ class Crew:
         )  # fmt: skip
         self._runner.cannot_share = self.intake.brake.press
         self._join_those_who_help()
-        for part in (self._runner, self.settler, self.intake, self.pulse, self.hearing, self._ticker):
+        for part in (self._runner, self.settler, self.intake, self.pulse, self.hearing, self.memory, self._ticker):
             part.telemetry = self._telemetry
         self._started = from_microseconds(self._clock.microseconds())
 
@@ -129,6 +130,7 @@ class Crew:
         self.seeder = Seeder(
             docket.engine, self._clock, docket.tasks, docket.drafter, lambda: docket.retention, self._is_stricken
         )
+        self.memory = Memory(self._clock, self.seeder.seed_again)
         self.janitor = Janitor(docket.engine, self._clock, lambda: docket.heartbeat_interval * docket.missed_heartbeats)
         self.hearing = Hearing(self.roster)
         self._in_thread = isinstance(self._clock, SystemClock)
@@ -333,10 +335,11 @@ class Crew:
             interval=self._docket.heartbeat_interval, blocked=self._pulse_thread.blocked,
             lease=worker.redelivery_timeout, grace=worker.shutdown_grace,
             ended=dict(self.tally.ended), failed=self.tally.failed,
-            deaf=tuple(tenure.claim.key for tenure in self.roster.deaf[:DEAF_NAMED]),
+            deaf=tuple(tenure.claim.key for tenure in self.roster.deaf[:DEAF_NAMED]), emptied=self.memory.lost_at,
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:
+        self.memory.heard(heard.origin, len(heard.lost))
         self._docket.strike_list.notice(heard.holds)
         for run_id in heard.lost:
             self.roster.stop(run_id, Reason.LOST)

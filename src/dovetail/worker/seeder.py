@@ -34,6 +34,7 @@ class Seeder:
         self._is_stricken = is_stricken
         self._automatic: set[str] = set()
         self._missing = asyncio.Event()
+        self._at_once = asyncio.Event()
 
     async def seed(self) -> bool:
         """Start what is not there; whether the store could be asked."""
@@ -53,7 +54,8 @@ class Seeder:
             if self._missing.is_set():
                 # A chain has ended, or is forbidden for now: it is looked after at its time, and not when it suits.
                 self._missing.clear()
-                await self._clock.sleep(INTERVAL)
+                await self._clock.wait(self._at_once, INTERVAL)
+            self._at_once.clear()
             while not await self.seed():
                 await self._clock.sleep(RETRY)
 
@@ -61,6 +63,11 @@ class Seeder:
         """A run under the key of a task was the last of its chain, for now."""
         if task in self._automatic:
             self._missing.set()
+
+    def seed_again(self) -> None:
+        """The store has lost all chains: there is no use in waiting until it is time to look."""
+        self._at_once.set()
+        self._missing.set()
 
     def seeds(self) -> list[NewRun]:
         """The first run of every task that is to run unasked and may."""

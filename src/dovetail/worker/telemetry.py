@@ -29,6 +29,7 @@ from dovetail.instrumentation import (
     REDIS_DISRUPTIONS,
     SCHEDULE_DEPTH,
     STORE_DURATION,
+    STORE_EMPTIED,
     TASK_DURATION,
     TASK_PUNCTUALITY,
     TASKS_FAILED,
@@ -70,7 +71,8 @@ class Telemetry:
         """Let what happens rarely be seen from the start, as not having happened: who asks how much a counter has grown
         would miss the first time."""
         self._is_overheard = is_overheard()
-        for counter in (CANCELLATIONS_UNHEEDED, CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS):
+        rare = (CANCELLATIONS_UNHEEDED, CRASHES, LEASES_LOST, OUTCOMES_FENCED, REDIS_DISRUPTIONS, STORE_EMPTIED)
+        for counter in rare:
             counter.add(0, self._labels)
         for task in tasks:
             TASKS_POISONED.add(0, self._of_task[task])
@@ -199,6 +201,10 @@ class Telemetry:
     def disrupted(self) -> None:
         """The store could not be reached, or did not answer."""
         REDIS_DISRUPTIONS.add(1, self._labels)
+
+    def store_emptied(self) -> None:
+        """The store has lost all that it held."""
+        STORE_EMPTIED.add(1, self._labels)
 
     def loop_turned(self, seconds: float) -> None:
         EVENT_LOOP_LAG.record(seconds, self._labels)

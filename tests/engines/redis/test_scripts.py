@@ -28,6 +28,7 @@ PARTS = {
     "placing",
     "holding",
     "workers",
+    "origin",
     "calls",
     "matching",
     "soundness",

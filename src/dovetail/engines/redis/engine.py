@@ -165,8 +165,8 @@ class RedisEngine:
         pairs = [part for claim in claims for part in (claim.id, claim.epoch)]
         request = packing.encode((worker.id, worker.leaving, duration_to_microseconds(lease), pairs))
         reply = await self._branch().run("heartbeat", lambda _: request, [msgspec.json.encode(worker)])
-        lost, stopping, version, _ = packing.decode(reply)
-        return Pulse(frozenset(lost), frozenset(stopping), version)
+        lost, stopping, version, origin = packing.decode(reply)
+        return Pulse(frozenset(lost), frozenset(stopping), version, origin)
 
     async def cancel(self, keys: Sequence[str], *, running: bool = True) -> list[Cancelled]:
         parts = [await self._branch().ask("cancel", (part, running)) for part in parts_of(keys)]

@@ -287,7 +287,7 @@ class Leases(Fixtures):
             started=clock.now() - HOUR,
         )
         pulse = await engine.heartbeat(info, [], lease=LEASE)
-        assert pulse == Pulse(holds=pulse.holds)
+        assert pulse == Pulse(holds=pulse.holds, origin=pulse.origin)
         (worker,) = (await engine.survey()).workers
         assert worker == info.but(last_seen=clock.now())
 
@@ -316,6 +316,20 @@ class Leases(Fixtures):
         assert (await engine.heartbeat(info, [claim], lease=LEASE)).lost == frozenset()
         clock.jump(2 * SECOND)
         assert await take_once(engine) == []
+
+    async def test_the_origin_stays_while_any_worker_is_there(self, engine: Engine, clock: VirtualClock) -> None:
+        async def origin(worker: str, *, leaving: bool = False) -> int:
+            return (await engine.heartbeat(WorkerInfo("ann", id=worker, leaving=leaving), [], lease=LEASE)).origin
+
+        first = await origin("first")
+        clock.jump(MINUTE)
+        assert await origin("second") == first
+        await origin("first", leaving=True)
+        assert await origin("second") == first
+        clock.jump(MINUTE)
+        assert await origin("third") == first
+        assert (await engine.sweep(silent_for=SECOND)).workers == 1
+        assert await origin("second") == first
 
     async def test_lapses_of_many_runs_are_independent(self, engine: Engine, clock: VirtualClock) -> None:
         await start(engine, a_run("1"))

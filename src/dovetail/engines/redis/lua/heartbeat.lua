@@ -1,6 +1,6 @@
--- needs: journal telling
+-- needs: journal telling origin
 -- Takes worker (its id), whether it leaves, lease, and pairs of id and epoch; what it says of itself as bytes.
--- Returns {ids whose claim is void, ids that were asked to stop, version of the holds, now}.
+-- Returns {ids whose claim is void, ids that were asked to stop, version of the holds, origin}.
 local worker, leaving, lease, claims = unpack(request, 1, 4)
 local DAY = 86400000
 
@@ -24,8 +24,14 @@ else
     put(SEEN, worker, now)
 end
 finish_script()
-if is_real_time then
-    call('PEXPIRE', WORKERS, DAY)
-    call('PEXPIRE', SEEN, DAY)
+local origin = tonumber(call('GET', ORIGIN))
+if leaving then
+    if call('EXISTS', SEEN) == 0 then call('DEL', ORIGIN) end
+elseif not origin then
+    origin = now
+    call('SET', ORIGIN, string.format('%.0f', now))
 end
-return cmsgpack.pack({ lost, stopping, tonumber(call('GET', VERSION) or 0), now })
+if is_real_time then
+    for _, each in ipairs({ WORKERS, SEEN, ORIGIN }) do call('PEXPIRE', each, DAY) end
+end
+return cmsgpack.pack({ lost, stopping, tonumber(call('GET', VERSION) or 0), origin or 0 })

@@ -25,6 +25,7 @@
 --   holds, pauses    hash   what is held: identity -> hold; queue -> until when, 0 for ever
 --   version          string changes with the holds
 --   workers, seen    hash, zset   id -> what a worker says of itself; id by when it was last heard of
+--   origin           string when the first of these workers came
 --
 -- Names of queues, limits and keys are encoded where they become part of a key or of a member. The two KEYS never exist:
 -- they make a cluster refuse the script while it moves the slot, when a part of the docket would be elsewhere.

@@ -1,4 +1,4 @@
--- needs: journal telling holding order limits endings
+-- needs: journal telling holding order limits endings origin
 -- Takes for how long a worker may be silent, and how much to do at most.
 -- Returns {runs, workers, holds, repaired, 0 for the archive that there is not, whether there is more}.
 local silent_for, at_most = request[1], request[2]
@@ -63,6 +63,7 @@ local function forget_silent_workers()
         remove(SEEN, worker)
         write(WORKERS, worker, false)
     end
+    if #silent > 0 and #silent == call('ZCARD', SEEN) then dropped[#dropped + 1] = ORIGIN end
     return #silent
 end
 
