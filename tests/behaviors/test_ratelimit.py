@@ -10,20 +10,25 @@ import pytest
 
 from dovetail import (
     ConcurrencyLimit,
+    CurrentExecution,
+    Depends,
     Docket,
+    Execution,
     ExecutionCancelled,
     Perpetual,
     RateLimit,
     Retry,
+    Snooze,
     UsageError,
     Worker,
     WrongArgument,
     task,
 )
 from dovetail.clock import VirtualClock
+from dovetail.dependencies import AdmissionBlocked
 from dovetail.model import State
 from tests.by_hand import ByHand, at_work, finish, run_of
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 
 MakeWorker = Callable[..., Worker]
 SECOND = timedelta(seconds=1)
@@ -288,6 +293,86 @@ async def test_two_workers_share_the_limit(docket: Docket, make_worker: MakeWork
             except ExecutionCancelled:
                 continue
     assert len(calls) == 3
+
+
+# What never began has not started
+
+
+ONE_AN_HOUR = RateLimit(1, per=timedelta(hours=1), scope="unbegun")
+
+
+def once(error: Callable[[Execution[Any]], Exception]) -> Any:
+    """A dependency that raises this the first time."""
+    left = [error]
+
+    def guard(execution: Execution[Any] = CurrentExecution()) -> None:
+        if left:
+            raise left.pop()(execution)
+
+    return Depends(guard)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AdmissionBlocked, lambda _: Snooze(timedelta()), lambda _: ValueError("not yet")],
+    ids=["turned away", "snoozed", "failed"],
+)
+async def test_a_run_stopped_by_what_it_depends_on_gives_its_start_back(
+    docket: Docket, worker: Worker, error: Callable[[Execution[Any]], Exception]
+):
+    async def call(guard: None = once(error), rate: RateLimit = ONE_AN_HOUR, retry: Retry = Retry(attempts=2)) -> str:
+        return "called"
+
+    execution = await docket.add(call)()
+    async with at_work(worker):
+        assert await soon(execution.get_result()) == "called"
+
+
+async def test_a_run_that_snoozes_in_its_body_has_started(docket: Docket, worker: Worker):
+    began: list[str] = []
+
+    async def call(name: str, rate: RateLimit = ONE_AN_HOUR) -> None:
+        began.append(name)
+        raise Snooze(timedelta())
+
+    execution = await docket.add(call, key="a")("a")
+    async with at_work(worker):
+        await eventually(lambda: is_parked(docket, "a"))
+    assert began == ["a"]
+    await docket.cancel(execution.key)
+
+
+async def test_a_run_that_this_worker_does_not_know_leaves_its_start_to_others(docket: Docket, worker: Worker):
+    async def unknown(rate: RateLimit = ONE_AN_HOUR) -> None: ...
+
+    async def known(rate: RateLimit = ONE_AN_HOUR) -> str:
+        return "called"
+
+    stranger = await docket.add(unknown, priority=1)()
+    execution = await docket.add(known)()
+    del docket.tasks["unknown"]
+    async with at_work(worker):
+        assert await soon(execution.get_result()) == "called"
+    await docket.cancel(stranger.key)
+
+
+async def test_a_run_that_was_stricken_at_its_start_leaves_its_start_to_others(docket: Docket, make_worker: MakeWorker):
+    async def stricken(rate: RateLimit = ONE_AN_HOUR) -> None: ...
+
+    async def allowed(rate: RateLimit = ONE_AN_HOUR) -> str:
+        return "called"
+
+    first = await docket.add(stricken, priority=1)()
+    second = await docket.add(allowed)()
+    await docket.strike(stricken)
+    async with at_work(make_worker()):
+        with pytest.raises(ExecutionCancelled):
+            await soon(first.get_result())
+        assert await soon(second.get_result()) == "called"
+
+
+async def is_parked(docket: Docket, key: str) -> bool:
+    return (await run_of(docket, key=key)).parked_on is not None
 
 
 # Declarations that do not fit

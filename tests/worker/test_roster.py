@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.model import Claim, Requeue, Settle, State, Verdict
 from dovetail.worker.roster import Pace, Reason, Roster, Tenure
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -370,3 +370,28 @@ def test_the_reserve_is_bounded_however_short_the_runs():
         pace.run_took(0.0)
         pace.claim_took(100.0)
     assert pace.foresight(1_000_000) <= Pace.MOST
+
+
+# What never began
+
+
+async def test_a_verdict_says_that_a_body_never_began(bodies: Bodies):
+    bodies.roster.claimed([claim("a")], 100.0, 0.0)
+    bodies.roster.stop("a", Reason.SHUTDOWN)
+    await eventually(lambda: bodies.settled)
+    assert bodies.settled == [Requeue(claim("a"), 1, unbegun=True)]
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
+async def test_only_one_that_did_not_complete_can_be_unbegun(state: State, has_begun: bool):
+    settled: list[Verdict] = []
+
+    async def attend(tenure: Tenure) -> Verdict:
+        tenure.has_begun = has_begun
+        return Settle(tenure.claim, state)
+
+    Roster(1, attend, settled.append, "docket").claimed([claim("a")], 100.0, 0.0)
+    await eventually(lambda: settled)
+    is_unbegun = not has_begun and state is not State.COMPLETED
+    assert settled == [Settle(claim("a"), state, unbegun=is_unbegun)]

@@ -81,6 +81,7 @@ class Settle(Noun, frozen=True):
     result: bytes | None = None
     failure: Failure | None = None
     then: tuple[NewRun, ...] = ()
+    unbegun: bool = False  # and its body never began: the claim's starts count in no window; not if it completed
 
 
 class Requeue(Noun, frozen=True):
@@ -92,6 +93,7 @@ class Requeue(Noun, frozen=True):
     payload: bytes | None = None  # None: the same arguments
     failure: Failure | None = None
     crashed: bool = False  # its process died under it: one crash more, and at the crash limit it has failed
+    unbegun: bool = False  # its body never began: the claim's starts count in no window
 
     @property
     def poisoned(self) -> Failure:

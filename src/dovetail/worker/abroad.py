@@ -12,7 +12,7 @@ from dovetail.observe.tracing import carried_context
 from dovetail.tasks import Task
 from dovetail.worker.hooks import Hooks
 from dovetail.worker.logs import logger
-from dovetail.worker.processes import Processes
+from dovetail.worker.processes import NotStarted, Processes
 from dovetail.worker.processes.errors import got
 from dovetail.worker.processes.letters import Order, Raised, Returned, Told, framed
 from dovetail.worker.roster import Reason, Tenure
@@ -35,7 +35,12 @@ async def call(processes: Processes, tenure: Tenure, task: Task, hooks: Hooks) -
             logger.exception("a behavior of the run %r could not heed what it was told", tenure.claim.key)
 
     order = _order(tenure, task, hooks)
-    answer = await processes.carry_out(order, hear, is_urgent=lambda: tenure.reason is Reason.LOST)
+    tenure.has_begun = True  # as far as one can see from here
+    try:
+        answer = await processes.carry_out(order, hear, is_urgent=lambda: tenure.reason is Reason.LOST)
+    except NotStarted:
+        tenure.has_begun = False
+        raise
     _take_over(answer.changed, hooks)
     if isinstance(answer, Raised):
         raise got(answer)

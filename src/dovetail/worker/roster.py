@@ -47,6 +47,7 @@ class Tenure:
     task: asyncio.Task[None] | None = None
     cancelled: float | None = None  # since when its body has been cancelled, and goes on
     is_deaf: bool = False  # it has had its time to heed that
+    has_begun: bool = False  # the task's own code was called
 
     def stop(self, reason: Reason) -> None:
         """Ask the body to stop, once. The first reason stands, unless the lease is lost, which overrules all."""
@@ -224,7 +225,7 @@ class Roster:
     def _judged(self, tenure: Tenure, verdict: Verdict) -> None:
         self._settling[tenure.claim.id] = tenure
         self.is_idle.clear()
-        self._settle(verdict)
+        self._settle(verdict if tenure.has_begun else _unbegun(verdict))
 
     def settled(self, claim: Claim) -> None:
         """The store has heard the verdict."""
@@ -267,6 +268,13 @@ class Roster:
     def _note_idle(self) -> None:
         if not self._running and not self._reserve and not self._settling:
             self.is_idle.set()
+
+
+def _unbegun(verdict: Verdict) -> Verdict:
+    """The verdict on a run whose body was never called, for whatever reason: it has started nothing, and no window
+    counts it. One that completed all the same, as a tick does, did what was to be done."""
+    has_completed = isinstance(verdict, Settle) and verdict.state is State.COMPLETED
+    return verdict if has_completed else verdict.but(unbegun=True)
 
 
 class Pace:

@@ -232,10 +232,11 @@ class Runner:
     def _call(
         self, tenure: Tenure, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], hooks: Hooks
     ) -> Awaitable[Any]:
-        if task.is_async:
-            return task.function(*args, **kwargs)
         if task.declaration.executor == "process":
             return abroad.call(self.processes, tenure, task, hooks)
+        tenure.has_begun = True
+        if task.is_async:
+            return task.function(*args, **kwargs)
         return self._call_in_thread(tenure, partial(task.function, *args, **kwargs))
 
     async def _call_in_thread(self, tenure: Tenure, call: Callable[[], Any]) -> Any:

@@ -226,6 +226,8 @@ def of_verdict(verdict: Verdict, blobs: Blobs) -> dict[str, Any]:
     if verdict.failure is not None:
         said["failure"] = _failure(verdict.failure)
         said["error"] = str(verdict.failure)
+    if verdict.unbegun:
+        said["unbegun"] = True
     if isinstance(verdict, Requeue):
         said |= {"key": claim.key, "attempt": verdict.attempt, "claimed_attempt": claim.attempt, **_due(verdict.due)}
         if verdict.crashed:

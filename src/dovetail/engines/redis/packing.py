@@ -151,10 +151,11 @@ def verdict(given: Verdict) -> tuple[tuple[Any, ...], list[bytes]]:
         if given.result is not None:
             blobs.insert(0, given.result)
         then = [draft(run) for run in given.then]
-        return (claim.id, claim.epoch, "s", given.state, given.result is not None, failure, then), blobs
+        return (claim.id, claim.epoch, "s", given.state, given.result is not None, failure, then, given.unbegun), blobs
     blobs = [] if given.payload is None else [given.payload]
-    poisoned = (_failure(given.poisoned),) if given.crashed else ()
-    return (claim.id, claim.epoch, "r", given.attempt, due(given.due), bool(blobs), failure, *poisoned), blobs
+    poisoned = given.crashed and _failure(given.poisoned)
+    head = (claim.id, claim.epoch, "r", given.attempt, due(given.due), bool(blobs), failure, poisoned, given.unbegun)
+    return head, blobs
 
 
 def _failure(failure: Failure | None) -> tuple[str, str, str] | bool:

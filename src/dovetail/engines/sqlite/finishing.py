@@ -66,7 +66,7 @@ def _settle(session: Session, verdict: Settle) -> Finished:
     )
     if row is None:
         return _why_not(_standing(session, claim) or _archived(session, claim), verdict)
-    seq, key, held, children, expires, worker, attempt, failures = row
+    seq, key, held, children, expires, worker, attempt, failures, started = row
     session.payload += len(verdict.result or b"")
     if failure:
         endings.note_error(session, seq, failures, attempt, worker, failure)
@@ -75,6 +75,8 @@ def _settle(session: Session, verdict: Settle) -> Finished:
             claim.id, key, verdict.state, finished=from_microseconds(session.now), error=error, worker=worker,
             has_result=verdict.result is not None,
         )  # fmt: skip
+    if verdict.unbegun and held:
+        limits.give_back(session, seq, started, load_limits(held))
     if held or children or expires <= session.now:
         endings.after_end(session, seq, claim.id, verdict.state, held, children, expires)
     if verdict.then:
@@ -96,7 +98,7 @@ def _requeue(session: Session, verdict: Requeue) -> Finished:
         return _why_not(standing or _archived(session, claim), verdict)
     if standing.stop:
         # It was asked to stop: it does not go again.
-        return _settle(session, Settle(claim, State.CANCELLED, failure=failure))
+        return _settle(session, Settle(claim, State.CANCELLED, failure=failure, unbegun=verdict.unbegun))
     if verdict.crashed and standing.crashes + 1 >= standing.crash_limit:
         session.run("count_crash", standing.seq)
         return _settle(session, Settle(claim, State.FAILED, failure=verdict.poisoned))
@@ -108,6 +110,8 @@ def _requeue(session: Session, verdict: Requeue) -> Finished:
     )  # fmt: skip
     if held:
         limits.free(session, seq, load_limits(held))
+    if held and verdict.unbegun:
+        limits.give_back(session, seq, standing.started, load_limits(held))
     if session.one("other_pending", session.docket, key, seq):
         # The other has taken the key; what hung on this one is not the other's business.
         endings.settle_children(session, seq, claim.id, completed=False)
@@ -133,6 +137,7 @@ class Standing(NamedTuple):
     seq: int
     crashes: int
     crash_limit: int
+    started: int
 
 
 def _standing(session: Session, claim: Claim) -> Standing | None:

@@ -30,7 +30,7 @@ def take(session: Session, seq: int, limits: Iterable[Limit]) -> None:
             session.run("hold_slot", session.docket, limit.key, seq)
         else:
             until = session.now + duration_to_microseconds(limit.window)
-            session.run("note_start", session.docket, limit.key, session.now, until)
+            session.run("note_start", session.docket, limit.key, session.now, until, seq)
 
 
 def park(session: Session, seq: int, refusal: Refusal) -> None:
@@ -44,6 +44,14 @@ def free(session: Session, seq: int, limits: Iterable[Limit]) -> None:
     """Give back the slots of a run that is no longer running; each wakes the next in line."""
     for limit in limits:
         if limit.window is None and session.run("free_slot", session.docket, limit.key, seq).rowcount:
+            wake_next(session, limit.key)
+
+
+def give_back(session: Session, seq: int, started: int, limits: Iterable[Limit]) -> None:
+    """Take back the starts of a claim whose body never began; each wakes the next in line. A claim that took over a
+    lapsed lease has none: the body of the one before it may have begun."""
+    for limit in limits:
+        if limit.window is not None and session.run("forget_start", session.docket, limit.key, started, seq).rowcount:
             wake_next(session, limit.key)
 
 

@@ -60,6 +60,7 @@ from dovetail.testing.conformance.surveying import Surveying
 from dovetail.testing.conformance.sweeping import Sweeping
 from dovetail.testing.conformance.text import Text
 from dovetail.testing.conformance.turns import Turns
+from dovetail.testing.conformance.unbegun import Unbegun
 from dovetail.testing.conformance.vocabulary import Another, assert_empty
 from dovetail.testing.conformance.watching import Watching
 from dovetail.testing.conformance.windows import Windows
@@ -75,6 +76,7 @@ class Conformance(
     Ageing,
     Limits,
     Windows,
+    Unbegun,
     Turns,
     Finishing,
     Fencing,
@@ -145,6 +147,7 @@ __all__ = [
     "Sweeping",
     "Text",
     "Turns",
+    "Unbegun",
     "Watching",
     "Windows",
     "assert_empty",

@@ -45,6 +45,7 @@ class Record:
     finished: datetime | None = None
     gone: bool = False  # replaced, given way, dropped or past its retention
     starts: list[datetime] = field(default_factory=list[datetime])
+    is_taken_over: bool = False  # the last claim found it running, and took no start
     last: Verdict | None = None  # accepted, and nothing has happened since
     accepted: list[Verdict] = field(default_factory=list[Verdict])
 
@@ -182,7 +183,8 @@ class Ledger:
 
     def start(self, claim: Claim, now: datetime, lease: timedelta) -> None:
         record = self.records[claim.id]
-        if record.state is not State.RUNNING:
+        record.is_taken_over = record.state is State.RUNNING
+        if not record.is_taken_over:
             record.starts.append(now)
         record.state, record.epoch, record.lease_until = State.RUNNING, claim.epoch, now + lease
         record.last, record.crashes = None, claim.crashes
@@ -208,6 +210,8 @@ class Ledger:
 
     def accept(self, verdict: Verdict, answer: Finished, now: datetime) -> None:
         record = self.records[verdict.claim.id]
+        if verdict.unbegun and not record.is_taken_over:
+            record.starts.pop()
         if answer is Finished.YIELDED:
             record.gone = True
         elif isinstance(verdict, Settle):

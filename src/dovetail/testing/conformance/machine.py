@@ -252,6 +252,14 @@ class Machine(RuleBasedStateMachine):
         self.step(self._finish(Requeue(claim, claim.attempt + costs, delay, None, BOOM if costs else None)))
 
     @precondition(lambda self: self.is_working())
+    @rule(data=st.data(), delay=st.sampled_from(DELAYS), goes_again=st.booleans())
+    def give_back(self, data: st.DataObject, delay: timedelta, goes_again: bool) -> None:
+        """Say that the body of a claim never began."""
+        claim = self.any_handle(data)
+        again, over = Requeue(claim, claim.attempt, delay, unbegun=True), Settle(claim, State.CANCELLED, unbegun=True)
+        self.step(self._finish(again if goes_again else over))
+
+    @precondition(lambda self: self.is_working())
     @rule(data=st.data())
     def report_crash(self, data: st.DataObject) -> None:
         claim = self.any_handle(data)

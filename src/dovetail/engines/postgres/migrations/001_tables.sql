@@ -189,7 +189,8 @@ CREATE TABLE start (
     docket    bigint NOT NULL,
     limit_key text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,
-    expires   bigint NOT NULL
+    expires   bigint NOT NULL,
+    run       text COLLATE "C" NOT NULL
 );
 CREATE INDEX start_recent ON start (docket, limit_key, at);
 CREATE INDEX start_expires ON start (docket, expires);

@@ -50,18 +50,19 @@ BEGIN
 END
 $$;
 
--- Lock the limits in which these runs hold slots, before any of them is touched: a claimer may be parking a run on one
--- right now, and would wait for us as we for him.
-CREATE OR REPLACE FUNCTION lock_slots(of_docket bigint, ids text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Lock the limits in which these runs hold slots, and those in which some give their starts back, before any of them is
+-- touched: a claimer may be parking a run on one right now, and would wait for us as we for him.
+CREATE OR REPLACE FUNCTION lock_slots(of_docket bigint, ids text[], unbegun text[] DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM slot WHERE docket = of_docket) THEN
+    IF cardinality(unbegun) = 0 AND NOT EXISTS (SELECT FROM slot WHERE docket = of_docket) THEN
         RETURN;
     END IF;
     PERFORM lock_limits(of_docket, ARRAY(
         SELECT DISTINCT each->>'key' FROM unnest(ids) AS told (id) CROSS JOIN LATERAL (
             SELECT limits FROM run WHERE docket = of_docket AND id = told.id AND limits IS NOT NULL OFFSET 0
         ) AS held CROSS JOIN LATERAL jsonb_array_elements(held.limits) AS each
-        WHERE each->>'span' IS NULL
+        WHERE each->>'span' IS NULL OR told.id = ANY (unbegun)
     ));
 END
 $$;
@@ -75,6 +76,25 @@ BEGIN
         DELETE FROM slot WHERE docket = of_docket AND run = run_id AND limit_key = ANY (limit_keys(limits)) RETURNING limit_key
     LOOP
         PERFORM wake_next(of_docket, freed);
+    END LOOP;
+END
+$$;
+
+-- Take back the starts of a claim whose body never began; each wakes the next in line. They are locked as well. A claim that
+-- took over a lapsed lease has none: the body of the one before it may have begun.
+CREATE OR REPLACE FUNCTION give_back_starts(unbegun run) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT key FROM jsonb_to_recordset(unbegun.limits) AS one (key text, span bigint) WHERE span IS NOT NULL LOOP
+        -- One of them, if it has several of that moment.
+        DELETE FROM start WHERE ctid = (
+            SELECT ctid FROM start
+            WHERE docket = unbegun.docket AND limit_key = each.key AND at = unbegun.started AND run = unbegun.id LIMIT 1
+        );
+        IF FOUND THEN
+            PERFORM wake_next(unbegun.docket, each.key);
+        END IF;
     END LOOP;
 END
 $$;
@@ -129,8 +149,8 @@ BEGIN
     INSERT INTO slot (docket, limit_key, run)
     SELECT of_docket, key, run_id FROM jsonb_to_recordset(limits) AS one (key text, span bigint) WHERE span IS NULL
     ON CONFLICT DO NOTHING;
-    INSERT INTO start (docket, limit_key, at, expires)
-    SELECT of_docket, key, now, now + span FROM jsonb_to_recordset(limits) AS one (key text, span bigint)
+    INSERT INTO start (docket, limit_key, at, expires, run)
+    SELECT of_docket, key, now, now + span, run_id FROM jsonb_to_recordset(limits) AS one (key text, span bigint)
     WHERE span IS NOT NULL;
 END
 $$;

@@ -22,7 +22,10 @@ BEGIN
             WHERE run->>'key' IS NOT NULL
         ));
     END IF;
-    PERFORM lock_slots(of_docket, ids || ARRAY(SELECT each->>'id' FROM jsonb_array_elements(verdicts) AS each));
+    PERFORM lock_slots(
+        of_docket, ids || ARRAY(SELECT each->>'id' FROM jsonb_array_elements(verdicts) AS each),
+        ARRAY(SELECT each->>'id' FROM jsonb_array_elements(verdicts) AS each WHERE each ? 'unbegun')
+    );
     IF cardinality(ids) > 0 THEN
         done := complete_plain(of_docket, now, ids, epochs, starts, sizes, blobs);
     END IF;
@@ -143,6 +146,9 @@ BEGIN
     IF gone.limits IS NOT NULL THEN
         PERFORM free_slots(of_docket, gone.id, gone.limits);
     END IF;
+    IF gone.limits IS NOT NULL AND verdict ? 'unbegun' THEN
+        PERFORM give_back_starts(gone);
+    END IF;
     IF gone.children > 0 THEN
         PERFORM settle_children(of_docket, now, gone.id, new_state = 'completed');
     END IF;
@@ -178,6 +184,9 @@ BEGIN
         RETURN settle(of_docket, now, verdict - 'size' || '{"state": "failed", "then": []}' || jsonb_build_object(
             'failure', verdict->'poisoned', 'error', verdict->'poisoned_error'
         ), blobs);
+    END IF;
+    IF going.limits IS NOT NULL AND verdict ? 'unbegun' THEN
+        PERFORM give_back_starts(going);
     END IF;
     IF EXISTS (
         SELECT FROM live_of_key(of_docket, COALESCE(going.key, going.id)) AS other

@@ -1,9 +1,9 @@
 -- needs: journal telling order limits endings placing
 -- Takes verdicts, {id, epoch, kind, ...}:
---   settle    {id, epoch, 's', state, whether there is a result, failure or false, successors}; the result and the
---             calls of the successors as bytes
---   requeue   {id, epoch, 'r', attempt, due, whether there are new arguments, failure or false}, and, after a crash, the
---             failure if it is one too many; the new arguments as bytes
+--   settle    {id, epoch, 's', state, whether there is a result, failure or false, successors, whether its body never
+--             began}; the result and the calls of the successors as bytes
+--   requeue   {id, epoch, 'r', attempt, due, whether there are new arguments, failure or false, the failure if this crash
+--             is one too many or false, whether its body never began}; the new arguments as bytes
 -- Returns for each 'done', 'already', 'fenced' or 'yielded', or {run, reference} if a successor's parent is unknown.
 local PRUNED = 2 -- how many records past their retention go for each verdict
 
@@ -37,7 +37,20 @@ local function place_successors(run, was_stopped, drafts, blobs, from)
     end
 end
 
-local function settle(run, state, result, failure)
+-- Take back the starts of a claim whose body never began; each wakes the next in line. A claim that took over a lapsed
+-- lease has none: the body of the one before it may have begun.
+local function give_back_starts(run)
+    for _, limit in ipairs(run.limits or {}) do
+        local set = limit[3] and key('starts', limit[1])
+        local start = set and start_of(run, run.started + limit[3])
+        if set and call('ZSCORE', set, start) then
+            remove(set, start)
+            wake_next(limit[1])
+        end
+    end
+end
+
+local function settle(run, state, result, failure, unbegun)
     close(run, state)
     run.error = error_text(failure)
     if result then
@@ -47,14 +60,15 @@ local function settle(run, state, result, failure)
     run.has_long_result = result and #result > LONG or nil
     if failure then note_error(run, run.attempt or 1, run.worker, failure) end
     tell_end(run)
+    if unbegun then give_back_starts(run) end
     after_end(run, true)
 end
 
 local function requeue(run, verdict, arguments)
-    local attempt, due, failure, poisoned = verdict[4], verdict[5], verdict[7], verdict[8]
+    local attempt, due, failure, poisoned, unbegun = verdict[4], verdict[5], verdict[7], verdict[8], verdict[9]
     if run.stop then
         -- It was asked to stop: it does not go again.
-        settle(run, 'cancelled', nil, failure)
+        settle(run, 'cancelled', nil, failure, unbegun)
         return 'done'
     end
     if poisoned then
@@ -67,6 +81,7 @@ local function requeue(run, verdict, arguments)
     withdraw(run)
     run.state, run.progress, run.reported_by, run.request = 'scheduled', nil, nil, nil
     if run.limits then free_slots(run) end
+    if unbegun then give_back_starts(run) end
     for _, other in ipairs(live_of(name_of(run))) do
         if other.id ~= run.id and other.state ~= 'running' then
             -- The other has taken the key; what hung on this one is not the other's business.
@@ -96,7 +111,7 @@ local function accept(verdict)
     if not run or run.epoch ~= verdict[2] or run.state ~= 'running' then return why_not(run, verdict) end
     if verdict[3] == 'r' then return requeue(run, verdict, blobs[1]) end
     local has_result, was_stopped = verdict[5], run.stop
-    settle(run, verdict[4], has_result and blobs[1], verdict[6])
+    settle(run, verdict[4], has_result and blobs[1], verdict[6], verdict[8])
     local stranded = place_successors(run, was_stopped, verdict[7], blobs, has_result and 1 or 0)
     return stranded and { stranded, unknown_parent } or 'done'
 end

@@ -30,26 +30,31 @@ local function refusal_of(run)
     end
 end
 
--- Starts past their window go as new ones come, so that no limit collects them.
-local function forget_old_starts(set)
-    for _, member in ipairs(call('ZRANGE', set, 0, 1)) do
-        if tonumber(member:match('^%d+')) <= now then remove(set, member) end
+local function start_of(run, expires) return string.format('%.0f %s %.0f', expires, run.id, run.epoch) end
+
+local note_start
+do
+    -- Starts past their window go as new ones come, so that no limit collects them.
+    local function forget_old_starts(set)
+        for _, member in ipairs(call('ZRANGE', set, 0, 1)) do
+            if tonumber(member:match('^%d+')) <= now then remove(set, member) end
+        end
     end
-end
 
-local function last_closing() return tonumber(call('ZREVRANGE', CLOSING, 0, 0, 'WITHSCORES')[2] or 0) end
+    local function last_closing() return tonumber(call('ZREVRANGE', CLOSING, 0, 0, 'WITHSCORES')[2] or 0) end
 
-local function note_start(run, limit)
-    local set = key('starts', limit[1])
-    local expires = now + limit[3]
-    forget_old_starts(set)
-    put(set, string.format('%.0f %s %.0f', expires, run.id, run.epoch), now)
-    started[limit[1]] = (started[limit[1]] or 0) + 1
-    local closing = scores[CLOSING] and scores[CLOSING][limit[1]] or tonumber(call('ZSCORE', CLOSING, limit[1]) or 0)
-    if expires <= closing then return end
-    put(CLOSING, limit[1], expires)
-    expiring[set] = expires
-    expiring[CLOSING] = math.max(expiring[CLOSING] or 0, expires, last_closing())
+    function note_start(run, limit)
+        local set = key('starts', limit[1])
+        local expires = now + limit[3]
+        forget_old_starts(set)
+        put(set, start_of(run, expires), now)
+        started[limit[1]] = (started[limit[1]] or 0) + 1
+        local closing = scores[CLOSING] and scores[CLOSING][limit[1]] or tonumber(call('ZSCORE', CLOSING, limit[1]) or 0)
+        if expires <= closing then return end
+        put(CLOSING, limit[1], expires)
+        expiring[set] = expires
+        expiring[CLOSING] = math.max(expiring[CLOSING] or 0, expires, last_closing())
+    end
 end
 
 -- Take the room a run was admitted to.

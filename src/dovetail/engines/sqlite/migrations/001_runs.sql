@@ -118,7 +118,8 @@ CREATE TABLE dovetail_start (
     docket    INTEGER NOT NULL,
     limit_key TEXT NOT NULL,
     at        INTEGER NOT NULL,
-    expires   INTEGER NOT NULL
+    expires   INTEGER NOT NULL,
+    run       INTEGER NOT NULL
 );
 CREATE INDEX dovetail_start_recent ON dovetail_start (docket, limit_key, at);
 CREATE INDEX dovetail_start_expires ON dovetail_start (docket, expires);

@@ -8,7 +8,7 @@ UPDATE dovetail_run SET
         WHEN 'completed' THEN keep_completed WHEN 'failed' THEN keep_failed ELSE keep_cancelled END,
     progress = NULL, total = NULL, message = NULL, reported = NULL
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3 AND state = 'running'
-RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, failures
+RETURNING seq, COALESCE(key, id), limits, children, expires, worker, attempt, failures, started
 
 -- name: settle_many
 -- takes pairs of id and epoch as JSON, docket, state, now: runs that end alike, with nothing to keep of each
@@ -37,12 +37,12 @@ RETURNING seq, COALESCE(key, id), limits, failures
 
 -- name: standing
 -- takes id, docket, epoch
-SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit FROM dovetail_run
+SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit, started FROM dovetail_run
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: standing_in_archive
 -- takes id, docket, epoch
-SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit FROM dovetail_archive
+SELECT state, attempt, queue, tribe, weight, worker, stop, seq, crashes, crash_limit, started FROM dovetail_archive
 WHERE id = ?1 AND docket = ?2 AND epoch = ?3
 
 -- name: other_pending

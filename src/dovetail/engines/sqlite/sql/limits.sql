@@ -15,7 +15,13 @@ INSERT OR IGNORE INTO dovetail_slot (docket, limit_key, run) VALUES (?, ?, ?)
 DELETE FROM dovetail_slot WHERE docket = ?1 AND limit_key = ?2 AND run = ?3
 
 -- name: note_start
-INSERT INTO dovetail_start (docket, limit_key, at, expires) VALUES (?, ?, ?, ?)
+INSERT INTO dovetail_start (docket, limit_key, at, expires, run) VALUES (?, ?, ?, ?, ?)
+
+-- name: forget_start
+-- takes docket, limit, when, run: one of them, if it has several of that moment
+DELETE FROM dovetail_start WHERE rowid = (
+    SELECT rowid FROM dovetail_start WHERE docket = ?1 AND limit_key = ?2 AND at = ?3 AND run = ?4 LIMIT 1
+)
 
 -- name: park
 -- takes seq, limit
