@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import math
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dovetail import Docket, ExecutionFailed, Perpetual, Retry, Timeout, Worker
 from dovetail.errors import InvalidArgument, InvalidType
+from dovetail.tasks import Task
+from dovetail.tasks.extras import Extras, metadata_of
 
 tried: list[int] = []
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+)
+NESTED_FOR_EVER: list[Any] = []
+NESTED_FOR_EVER.append(NESTED_FOR_EVER)
 
 
 @pytest.fixture(autouse=True)
@@ -77,13 +90,40 @@ async def test_what_a_call_says_holds_for_the_runs_that_follow(docket: Docket, w
 
 
 @pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (math.nan, "metadata['a']"),
+        (math.inf, "metadata['a']"),
+        (datetime(2030, 1, 1, tzinfo=UTC), "metadata['a']"),
+        (timedelta(1), "metadata['a']"),
+        ((1, 2), "metadata['a']"),
+        ({1}, "metadata['a']"),
+        (b"a", "metadata['a']"),
+        ({"b": [0, {"c": (1,)}]}, "metadata['a']['b'][1]['c']"),
+        ({"b": {1: 2}}, "a key of metadata['a']['b']"),
+    ],
+)
+def test_metadata_that_would_come_back_changed_is_refused(docket: Docket, value: Any, where: str) -> None:
+    with pytest.raises(InvalidType, match=f"task 'plain': {re.escape(where)} is .*would not come back as it is"):
+        docket.add(plain, metadata={"good": 1, "a": value})
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES))
+def test_metadata_comes_back_as_it_was(noted: dict[str, Any]) -> None:
+    kept = metadata_of(Extras(noted).headers(Task.of(plain)))
+    assert repr(sorted(kept.items())) == repr(sorted(noted.items()))
+
+
+@pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
         ({"attempts": 3}, InvalidArgument, "attempts is for tasks that declare a Retry"),
         ({"timeout": timedelta(seconds=1)}, InvalidArgument, "timeout is for tasks that declare a Timeout"),
         ({"metadata": ["a"]}, InvalidType, "metadata must map names to values"),
         ({"metadata": {1: "a"}}, InvalidType, "metadata must map names to values"),
-        ({"metadata": {"a": object()}}, InvalidType, "metadata must be what JSON can say"),
+        ({"metadata": {"a": object()}}, InvalidType, r"metadata\['a'\] is <object objec"),
+        ({"metadata": {"a": "\ud800"}}, InvalidType, "metadata must be what JSON can say"),
+        ({"metadata": {"a": NESTED_FOR_EVER}}, InvalidType, "metadata must be what JSON can say"),
         ({"metadata": {"a": "x" * 70_000}}, InvalidArgument, "metadata has at most 65,536 characters"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -74,11 +76,35 @@ def _written(metadata: Any) -> str:
     if not isinstance(metadata, Mapping) or not all(isinstance(each, str) for each in noted):
         raise InvalidType(f"metadata must map names to values, such as {{'order': 7}}, not {metadata!r}")
     try:
+        _refuse_what_changes(dict(noted), "metadata")
         written = msgspec.json.encode(dict(noted)).decode()
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+    except InvalidType:
+        raise
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidType(f"metadata must be what JSON can say: {error}") from None
     if len(written) > MOST_NOTED:
         raise InvalidArgument(
             f"metadata has at most {MOST_NOTED:,} characters as JSON, not {len(written):,}: pass the rest as arguments"
         )
     return written
+
+
+def _refuse_what_changes(value: Any, where: str) -> None:
+    """An error for the first part of it that would not come back as it is."""
+    if isinstance(value, dict):
+        for key, each in cast("dict[Any, Any]", value).items():
+            if not isinstance(key, str):
+                raise _changed(f"a key of {where}", key)
+            _refuse_what_changes(each, f"{where}[{key!r}]")
+    elif isinstance(value, list):
+        for number, each in enumerate(cast("list[Any]", value)):
+            _refuse_what_changes(each, f"{where}[{number}]")
+    elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not math.isfinite(value)):
+        raise _changed(where, value)
+
+
+def _changed(where: str, value: Any) -> InvalidType:
+    return InvalidType(
+        f"{where} is {reprlib.repr(value)}, and would not come back as it is: metadata takes None, booleans, finite"
+        " numbers, text, and lists and dicts of these with text as keys"
+    )
