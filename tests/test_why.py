@@ -126,13 +126,13 @@ async def test_a_run_that_a_strike_cancelled_says_so(still: Docket, by_hand: ByH
     assert says(why, "Stricken: a strike forbade it")
 
 
-async def test_a_run_that_may_have_been_dropped(still: Docket, by_hand: ByHand) -> None:
+async def test_a_run_that_a_limit_dropped(still: Docket, by_hand: ByHand) -> None:
     await still.add(refresh)()
     await still.add(refresh, key="second")()
     assert len(await by_hand.claim_all()) == 1
     why = await still.why("second")
     assert why.codes == (CauseCode.CANCELLED,)
-    assert says(why, "Cooldown of 'refresh' cancels what finds no room; that may be why")
+    assert says(why, "there was no room under Cooldown of 'refresh', which cancels what it does not admit")
 
 
 # Its time has not come

@@ -307,7 +307,7 @@ class Execution(Refers, Generic[R]):
         if state is State.FAILED and error is not None:
             return failed(error, None, None)
         if state is State.CANCELLED:
-            return ExecutionCancelled(f"the run {self._key!r} was cancelled")
+            return _cancelled(self._key, error)
         return self._expired()
 
     def _expired(self) -> ResultExpired:
@@ -319,8 +319,7 @@ class Execution(Refers, Generic[R]):
     def _outcome(self, run: Run) -> R:
         codec, types = self._docket.codec, Task.of(self._function).types
         if run.state is State.CANCELLED:
-            cause = f": {run.error}" if run.doomed_by else ""
-            raise ExecutionCancelled(f"the run {run.key!r} was cancelled{cause}")
+            raise _cancelled(run.key, run.error)
         if run.state is State.FAILED:
             if run.result is not None:
                 raise codec.load_exception(run.result)
@@ -383,6 +382,10 @@ def result_of(execution: Refers) -> Any:
     await docket.add(charge)(result_of(order))
     """
     return checks.instance(execution, Refers, "execution must be an Execution, or what docket.call() returns")
+
+
+def _cancelled(key: str, why: str | None) -> ExecutionCancelled:
+    return ExecutionCancelled(f"the run {key!r} was cancelled{f': {why}' if why else ''}")
 
 
 def _shown(task: Task, name: str, value: Any) -> str:

@@ -161,6 +161,17 @@ async def test_a_retry_does_not_come_between(docket: Docket, worker: Worker):
     assert (execution.state, ran) == (State.CANCELLED, [])
 
 
+async def test_a_run_that_is_turned_away_for_good_says_why(docket: Docket, worker: Worker):
+    async def task(guard: str = refusing(1, reschedule=False, reason="the tenant has left")) -> None: ...
+
+    execution = await docket.add(task, key="k")()
+    await finish(worker)
+    run = await run_of(docket, key="k")
+    assert run.error == "AdmissionBlocked: 'k' was not admitted: the tenant has left"
+    with pytest.raises(ExecutionCancelled, match=r"'k' was cancelled: AdmissionBlocked: .*: the tenant has left"):
+        await execution.get_result()
+
+
 # What is said of it
 
 

@@ -42,6 +42,16 @@ async def test_the_first_goes_at_once_and_the_others_are_cancelled(still: Docket
     assert [(await run_of(still, key=key)).state for key in "bc"] == [State.CANCELLED, State.CANCELLED]
 
 
+async def test_what_was_cancelled_says_why(still: Docket, by_hand: ByHand):
+    why = "Dropped: the limit cooldown:task:refresh had no room, and cancels what it does not admit"
+    await add_all(still, (refresh, 1))
+    execution = await still.add(refresh, key="b")(2)
+    await started(by_hand)
+    assert [each.error for each in await still.find(states=[State.CANCELLED], error="had no room")] == [why]
+    with pytest.raises(ExecutionCancelled, match=f"'b' was cancelled: {why}"):
+        await execution.get_result()
+
+
 async def test_after_the_window_the_next_one_goes(still: Docket, by_hand: ByHand, clock: VirtualClock):
     await add_all(still, (refresh, 1))
     await started(by_hand)

@@ -267,8 +267,9 @@ async def test_a_body_that_cancels_itself_by_an_exception_ends_its_chain(still: 
         raise asyncio.CancelledError
 
     await still.add(tick, key="k")()
-    await by_hand.step()
+    run = await by_hand.step()
     assert [each.state for each in await runs_of(still, "k")] == [State.CANCELLED]
+    assert run.error == "CancelledError: the body raised it, and nobody had cancelled the run"
 
 
 @pytest.mark.parametrize("swallows", [True, False])

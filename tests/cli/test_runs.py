@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from dovetail import Docket, Worker
+from dovetail import Cooldown, Docket, Worker
 from dovetail.model import NewRun
 from tests.cli.commands import Commands
 from tests.cli.tasks_for_commands import PATH, count, send
@@ -86,6 +86,17 @@ async def test_a_run_that_failed_is_shown_with_its_history(docket: Docket, dovet
     assert "Traceback" in (await dovetail("show", "failing", "--traceback")).out
     data = (await dovetail("show", "failing", "--json")).json
     assert [each["failure"]["type"] for each in data["errors"]] == ["RuntimeError", "RuntimeError"]
+
+
+async def test_a_run_that_was_cancelled_says_why(docket: Docket, dovetail: Commands, worker: Worker) -> None:
+    async def refresh(cooldown: Cooldown = Cooldown(timedelta(hours=1))) -> None: ...
+
+    for key in ("first", "second"):
+        await docket.add(refresh, key=key)()
+    await worker.run_until_finished()
+    for command in (("ls",), ("show", "second"), ("find", "--error", "had no room")):
+        assert "Dropped: the limit cooldown:task:refresh" in (await dovetail(*command)).out
+    assert "no room under Cooldown of 'refresh'" in " ".join((await dovetail("why", "second")).out.split())
 
 
 async def test_an_unknown_key_is_said_in_one_line(docket: Docket, dovetail: Commands) -> None:

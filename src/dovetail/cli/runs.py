@@ -132,7 +132,8 @@ def print_runs(runs: list[Run], at: datetime) -> None:
         [
             (
                 run.key, run.task, run.state, relative(happened(run), at), None if is_plain else run.queue,
-                run.worker if run.state == "running" else None, run.error if run.state == "failed" else None,
+                run.worker if run.state == "running" else None,
+                run.error if run.state in ("failed", "cancelled") else None,
             )
             for run in runs
         ],

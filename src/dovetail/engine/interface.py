@@ -26,11 +26,12 @@ a window that opens, a lease that lapses, a pause that ends.
 
 **limits** A slot belongs to a run that is running; usage is the count of such runs, never a counter. A refused run is
 parked on the limit and costs nothing until there is room: a slot set free, or a window that opens; then the first in
-claim order is woken. `drop` cancels instead. A run may have several limits, all must have room. *A turn is never lost*:
-whatever takes a woken run away without its starting (cancel, replace, postpone, drop, another limit) wakes the next. A
-run whose lease lapsed keeps its slot until it is taken over, and takes it along. A start counts in its window from the
-claim on, unless a verdict says that the body is *unbegun*: then what that claim took is given back, and each such start
-wakes the next. A claim that took over a lapsed lease took none, since the body may have begun before.
+claim order is woken. `drop` cancels instead, and records which limit it was. A run may have several limits, all must
+have room. *A turn is never lost*: whatever takes a woken run away without its starting (cancel, replace, postpone,
+drop, another limit) wakes the next. A run whose lease lapsed keeps its slot until it is taken over, and takes it along.
+A start counts in its window from the claim on, unless a verdict says that the body is *unbegun*: then what that claim
+took is given back, and each such start wakes the next. A claim that took over a lapsed lease took none, since the body
+may have begun before.
 
 **finish** is one atomic unit: outcome, result, error history, the next attempt or the successors in `then`, children,
 slots, event. FENCED, and nothing changed, when the epoch is old. ALREADY when this very verdict was accepted before and

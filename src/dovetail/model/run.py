@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from dovetail.model.claim import AttemptError
+from dovetail.model.claim import AttemptError, Failure
 from dovetail.model.noun import Noun
 
 Due = datetime | timedelta
@@ -64,6 +64,11 @@ class Limit(Noun, frozen=True):
     capacity: int
     window: timedelta | None = None
     drop: bool = False  # refused: cancelled rather than made to wait
+
+    @property
+    def refusal(self) -> Failure:
+        """What is recorded of a run that it drops. Every store has these words."""
+        return Failure("Dropped", f"the limit {self.key} had no room, and cancels what it does not admit")
 
 
 FOREVER = timedelta.max

@@ -36,10 +36,11 @@ def _failure(run: Run, when: str, known: dict[str, Any]) -> Cause:
 def _cancellation(facts: Facts, run: Run, when: str, known: dict[str, Any]) -> Cause:
     if run.doomed_by is not None:
         return _doom(facts, run, run.doomed_by, when, known)
-    said = f": {run.error}" if run.error else "."
-    drops = [words.limit_name(limit, run.task) for limit in run.limits if limit.drop] if run.started is None else []
+    drops = [words.limit_name(limit, run.task) for limit in run.limits if run.error == str(limit.refusal)]
     if drops:
-        said += f" It never started, and {words.listed(drops)} cancels what finds no room; that may be why."
+        said = f": there was no room under {words.listed(drops)}, which cancels what it does not admit."
+    else:
+        said = f": {run.error}" if run.error else "."
     return Cause(CauseCode.CANCELLED, f"It was cancelled{when}{said}", {**known, "drops": drops})
 
 

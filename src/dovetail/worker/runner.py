@@ -331,7 +331,7 @@ class Runner:
             return None
         if tenure.reason is Reason.SHUTDOWN or (self.is_stopping() and _was_cancelled()):
             return Requeue(claim, claim.attempt)  # handed back, at no cost
-        return Settle(claim, State.CANCELLED)  # the body cancelled itself
+        return Settle(claim, State.CANCELLED, failure=_own_cancellation(error))
 
     def _without_shared(self, claim: Claim, error: SharedUnavailable) -> Verdict | None:
         """Put back at no cost, so many times; then it fails like any other."""
@@ -395,6 +395,12 @@ def _is_failure(error: BaseException) -> bool:
     return blocked(error) is None and raised(Snooze, error) is None
 
 
+def _own_cancellation(error: asyncio.CancelledError) -> Failure:
+    """What is recorded of a body that cancelled itself."""
+    failure = failure_of(error)
+    return failure if failure.message else failure.but(message="the body raised it, and nobody had cancelled the run")
+
+
 def _was_cancelled() -> bool:
     """Whether somebody cancelled the asyncio task that this is, as against a body that raised by itself."""
     task = asyncio.current_task()
@@ -403,7 +409,9 @@ def _was_cancelled() -> bool:
 
 def _turned_away(claim: Claim, refusal: AdmissionBlocked) -> Verdict:
     delay = refusal.goes_again_after
-    return Settle(claim, State.CANCELLED) if delay is None else Requeue(claim, claim.attempt, delay)
+    if delay is None:
+        return Settle(claim, State.CANCELLED, failure=failure_of(refusal))
+    return Requeue(claim, claim.attempt, delay)
 
 
 Captured = tuple[Any, BaseException | None]

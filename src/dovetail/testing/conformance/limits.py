@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
-from dovetail.model import Limit, NewRun, Settle, State
+from dovetail.model import Limit, NewRun, RunQuery, Settle, State
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
     AT_ONCE,
@@ -222,6 +222,20 @@ class Limits(Fixtures):
         await place(engine, *limited(2, Limit("slots", 1, drop=True)))
         assert keys(await take(engine)) == ["0"]
         assert await state_of(engine, "1") is State.CANCELLED
+
+    @pytest.mark.parametrize("key", ["slots", "rate:task:send", "ä \x01 % ' {}"])
+    @pytest.mark.parametrize("window", [None, MINUTE])
+    async def test_a_dropped_run_says_which_limit_had_no_room(
+        self, engine: Engine, key: str, window: timedelta | None
+    ) -> None:
+        dropping = Limit(key, 1, window, drop=True)
+        await start(engine, a_run("a", limits=(dropping,)))
+        await place(engine, a_run("b", limits=(Limit("other", 5), dropping)))
+        assert await take(engine) == []
+        run = await newest(engine, "b")
+        assert run.error == f"Dropped: the limit {key} had no room, and cancels what it does not admit"
+        assert run.errors == ()
+        assert [each.id for each in await engine.find(RunQuery(error_contains="had no room"))] == [run.id]
 
     async def test_a_dropped_run_cancels_what_hangs_on_it(self, engine: Engine) -> None:
         await place(engine, *limited(2, Limit("slots", 1, drop=True)), a_run("child", after=("1",)))

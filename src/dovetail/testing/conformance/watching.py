@@ -178,6 +178,15 @@ class Watching(Fixtures):
             heard = [await hear(events) for _ in range(2)]
             assert {event.key: event.has_result for event in heard} == {"with": True, "without": False}
 
+    async def test_the_end_of_a_run_that_a_limit_dropped_says_why(self, engine: Engine) -> None:
+        dropping = Limit("slots", 1, drop=True)
+        await start_one(engine, a_run("a", limits=(dropping,)))
+        await place(engine, a_run("b", limits=(dropping,)))
+        async with engine.watch(Topic(EventKind.STATE, "b")) as events:
+            assert await take(engine) == []
+            ended = await hear(events)
+            assert (ended.state, ended.error) == (State.CANCELLED, str(dropping.refusal))
+
     async def test_other_keys_are_not_heard(self, engine: Engine) -> None:
         async with engine.watch(Topic(EventKind.STATE, "a")) as events:
             await place(engine, a_run("b"), a_run("aa"), a_run("a"))

@@ -57,6 +57,10 @@ CREATE OR REPLACE FUNCTION doomed_text(parent_id text) RETURNS text LANGUAGE sql
     SELECT 'ParentFailed: the run ' || parent_id || ', which this one waited for, did not complete'
 $$;
 
+CREATE OR REPLACE FUNCTION dropped_text(limit_key text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'Dropped: the limit ' || limit_key || ' had no room, and cancels what it does not admit'
+$$;
+
 -- End a run that no worker speaks for: cancelled, dropped, poisoned. It is locked, and limits are locked if it has some.
 -- How many dependents were cancelled with it.
 CREATE OR REPLACE FUNCTION end_run(gone run, now bigint, new_state text, text_of_error text, failure jsonb)

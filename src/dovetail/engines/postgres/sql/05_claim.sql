@@ -398,7 +398,7 @@ $$;
 CREATE OR REPLACE FUNCTION refuse(candidate run, now bigint, refused jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF (refused->>'drop')::boolean THEN
-        PERFORM end_run(candidate, now, 'cancelled', NULL, NULL);
+        PERFORM end_run(candidate, now, 'cancelled', dropped_text(refused->>'key'), NULL);
     ELSE
         UPDATE run SET state = 'scheduled', parked_on = refused->>'key', turn = NULL
         WHERE docket = candidate.docket AND id = candidate.id;

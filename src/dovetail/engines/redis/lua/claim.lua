@@ -318,7 +318,7 @@ local function refuse(run, limit, opens)
     local turn = run.turn
     left[run.queue] = true
     if limit[4] then
-        end_by_store(run, 'cancelled')
+        end_by_store(run, 'cancelled', { 'Dropped', 'the limit ' .. limit[1] .. ' had no room, and cancels what it does not admit' })
     else
         park(run, limit, opens)
         tell_pending(run)

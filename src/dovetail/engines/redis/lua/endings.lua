@@ -184,7 +184,7 @@ end
 local function end_by_store(run, state, failure)
     local was_running, worker = run.state == 'running', run.worker
     close_by_store(run, state, error_text(failure))
-    if failure then note_error(run, run.attempt or 1, worker, failure) end
+    if failure and state == 'failed' then note_error(run, run.attempt or 1, worker, failure) end
     tell_end(run)
     return after_end(run, was_running)
 end
