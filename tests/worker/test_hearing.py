@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dovetail import Docket, Execution, ExecutionState, Timeout, Worker
+from dovetail import Docket, Execution, ExecutionState, Queue, Timeout, Worker
 from dovetail.model import Claim, State
 from dovetail.observe.health import Examiner
 from dovetail.why import CauseCode, Why
@@ -144,6 +144,22 @@ async def is_cancelled(execution: Execution[Any]) -> bool:
     return execution.state is ExecutionState.CANCELLED
 
 
+async def test_it_counts_in_the_concurrency_of_its_queue(
+    docket: Docket, make_worker: MakeWorker, deaf: Deaf, noticed: Noticed
+) -> None:
+    await docket.add(deaf.hold, key="deaf", queue="narrow")()
+    async with at_work(make_worker(concurrency=1, queues=[Queue("narrow", concurrency=1), Queue("wide")])):
+        await soon(deaf.started.wait())
+        await docket.cancel("deaf")
+        await soon(noticed.once.wait())
+        waiting = await docket.add(greet, key="waiting", queue="narrow")()
+        for _ in range(5):
+            assert await soon((await docket.add(greet, queue="wide")()).get_result()) == "hello"
+        assert (await run_of(docket, key="waiting")).state is State.QUEUED
+        deaf.release.set()
+        assert await soon(waiting.get_result()) == "hello"
+
+
 async def test_it_is_told_in_the_log_and_by_why(
     docket: Docket, make_worker: MakeWorker, deaf: Deaf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,7 +175,7 @@ async def test_it_is_told_in_the_log_and_by_why(
     (told,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert "the run 'deaf' was cancelled" in told
     assert f"at {__file__}:" in told
-    assert "in hold. Its slot goes to others" in told
+    assert "in hold. Its slot goes to others, though it counts in its queue's concurrency" in told
 
 
 async def test_only_so_many_are_set_aside_as_there_are_slots(

@@ -24,7 +24,8 @@ def running(facts: Facts, run: Run) -> Iterator[Cause]:
         yield Cause(
             CauseCode.UNHEEDING,
             "It was cancelled and goes on: its code swallows the cancellation, or is a plain function, which nobody can"
-            " interrupt. Others have its slot meanwhile. It ends by itself, or with its worker.",
+            " interrupt. Others have its slot meanwhile; in its queue's concurrency it counts. It ends by itself, or"
+            " with its worker.",
             {"worker": run.worker},
         )
     yield from blockages(facts, own)

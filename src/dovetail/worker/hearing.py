@@ -52,7 +52,7 @@ class Hearing:
         tenure.is_deaf = True
         self.telemetry.unheeded()
         slot = (
-            "Its slot goes to others"
+            "Its slot goes to others, though it counts in its queue's concurrency"
             if self._roster.set_aside(tenure)
             else "It keeps its slot: there are as many of its kind as this worker has slots, and it needs a restart"
         )

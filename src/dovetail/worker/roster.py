@@ -86,7 +86,7 @@ class Roster:
         self.has_room.set()
         self.is_idle = asyncio.Event()
         self.is_idle.set()
-        self.freed: Callable[[Claim], None] = lambda _: None  # told of each claim that is no longer in `claims`
+        self.freed: Callable[[Claim], None] = lambda _: None  # told of each claim that has left `claims`, or its slot
         self._attend = attend
         self._settle = settle
         self._name = name
@@ -110,8 +110,8 @@ class Roster:
 
     @property
     def claims(self) -> list[Claim]:
-        """What is at work or in reserve."""
-        return [tenure.claim for each in (self._running, self._reserve) for tenure in each.values()]
+        """What is at work, in reserve or set aside: a body that goes on without a slot uses what it used before."""
+        return [tenure.claim for tenure in (*self._running.values(), *self._reserve.values(), *self._aside)]
 
     @property
     def deaf(self) -> list[Tenure]:
