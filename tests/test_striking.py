@@ -342,8 +342,10 @@ async def test_a_preview_does_not_guess_at_arguments_it_cannot_read(still: Docke
     async with Docket("tests", url, codec="pickle") as pickling:
         await pickling.add(lenient)("bob")
     still.register(lenient)
-    assert await still.preview_strike(lenient, "to", "==", "ann").count() == 0
-    assert await still.preview_strike(lenient).count() == 1
+    preview = still.preview_strike(lenient, "to", "==", "ann")
+    assert (await preview.count(), preview.unjudged) == (0, 1)
+    preview = still.preview_strike(lenient)
+    assert (await preview.count(), preview.unjudged) == (1, 0)
 
 
 def test_a_preview_of_nothing_is_refused(still: Docket):

@@ -418,24 +418,32 @@ class StrikePreview:
         execution_of: Callable[[Run], Execution[Any]],
     ) -> None:
         self.strike = strike
+        self.unjudged = 0
+        """How many runs the last look passed over, since their arguments cannot be told apart here."""
         self._find = find
         self._execution_of = execution_of
 
     async def __aiter__(self) -> AsyncIterator[Execution[Any]]:
+        self.unjudged = 0
         alone = StrikeList()
         alone.update(self.strike)
         tasks = (self.strike.function,) if self.strike.function else ()
         async for page in pages(self._find, RunQuery(states=PENDING, tasks=tasks, limit=WHOLE)):
             for execution in map(self._execution_of, page):
-                if alone.is_stricken(execution) and self._is_sure(execution):
+                is_clear = self.strike.parameter is None or has_named_arguments(execution)
+                if alone.is_stricken(execution) and (is_clear or execution.schedule_exception is None):
                     yield execution
-
-    def _is_sure(self, execution: Execution[Any]) -> bool:
-        """Whether the arguments were there to judge by, where they matter."""
-        return self.strike.parameter is None or execution.schedule_exception is None
+                elif not is_clear:
+                    self.unjudged += 1
 
     async def count(self) -> int:
         return sum([1 async for _ in self])
+
+
+def has_named_arguments(execution: Execution[Any]) -> bool:
+    """Whether it is known here what each argument is called: without its task, positional ones have no names."""
+    is_known = execution.function_name in execution.docket.tasks or not execution.args
+    return is_known and execution.schedule_exception is None
 
 
 def _is_true(condition: Condition, execution: Execution[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +48,28 @@ async def test_a_preview_counts_and_strikes_nothing(docket: Docket, dovetail: Co
     said = await dovetail("strike", "send", "to", "==", "ann", "--preview", "--tasks", PATH)
     assert said.out.startswith("1 waiting run would be kept from starting")
     assert await docket.strikes() == []
+
+
+async def test_a_preview_owns_up_to_what_it_cannot_judge(docket: Docket, dovetail: Commands) -> None:
+    await docket.add(send)("ann")
+    await docket.add(send)(to="ann")
+    await docket.add(send)(to="bob")
+    words = ("strike", "send", "to", "==", "ann", "--preview")
+    said = await dovetail(*words)
+    assert said.out == "1 waiting run would be kept from starting by striking send to == 'ann'\n"
+    assert said.err == (
+        "dovetail: of 1 run that cannot be said: their arguments cannot be told apart here;"
+        " name their tasks with --tasks module:member\n"
+    )
+    assert (await dovetail(*words, "--tasks", PATH)).err == ""
+    assert (await dovetail("strike", "send", "--preview")).err == ""
+
+
+async def test_a_preview_makes_no_store(dovetail: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "nothing.db"
+    said = await dovetail("strike", "send", "--preview", "--url", f"sqlite:///{file}", code=3)
+    assert "there is no docket" in said.err
+    assert not file.exists()
 
 
 async def test_a_star_or_nothing_stands_for_any_task(docket: Docket, dovetail: Commands) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from dovetail.cli.opening import on_docket
 from dovetail.cli.options import NO_TASKS, AsJson, DocketName, For, Owner, Reason, Tasks, Until, Url, end_of
-from dovetail.cli.output import busy, many, print_json, print_table, refuse, shown
+from dovetail.cli.output import busy, hint, many, print_json, print_table, refuse, shown
 from dovetail.cli.reading import value_in
 from dovetail.cli.times import now, relative
 
@@ -27,6 +27,8 @@ Comparison = Annotated[str, typer.Argument(metavar="OPERATOR", help="One of == !
 Value = Annotated[
     str | None, typer.Argument(help="What to compare with: text, or type:text, such as int:42 or json:[10,20].")
 ]
+
+Words = tuple[str | None, str | None, Any, Any]
 
 
 def strike(
@@ -47,18 +49,31 @@ def strike(
     words = _words(function, parameter, operator, value)
     end = end_of(until, lasting)
 
-    async def work(docket: Docket) -> int | None:
-        if preview:
-            with busy("looking at what waits"):
-                return await docket.preview_strike(*words).count()
+    async def lay(docket: Docket) -> None:
         await docket.strike(*words, reason=reason, owner=owner, until=end)
-        return None
 
-    hit = on_docket(work, url, docket, tasks, may_make=True)
-    if hit is None:
-        typer.echo(f"Striking {_told(*words)}")
+    if preview:
+        _foresee(words, on_docket(lambda docket: _look(docket, words), url, docket, tasks))
     else:
-        typer.echo(f"{many(hit, 'waiting run')} would be kept from starting by striking {_told(*words)}")
+        on_docket(lay, url, docket, tasks, may_make=True)
+        typer.echo(f"Striking {_told(*words)}")
+
+
+async def _look(docket: Docket, words: Words) -> tuple[int, int]:
+    """How many runs a strike would hit, and how many cannot be judged here."""
+    preview = docket.preview_strike(*words)
+    with busy("looking at what waits"):
+        return await preview.count(), preview.unjudged
+
+
+def _foresee(words: Words, looked: tuple[int, int]) -> None:
+    hit, unjudged = looked
+    typer.echo(f"{many(hit, 'waiting run')} would be kept from starting by striking {_told(*words)}")
+    if unjudged:
+        hint(
+            f"of {many(unjudged, 'run')} that cannot be said: their arguments cannot be told apart here;"
+            " name their tasks with --tasks module:member"
+        )
 
 
 def restore(
@@ -91,9 +106,6 @@ def _those_there_are(strikes: list[Strike]) -> str:
     told = [_told(each.function, each.parameter, each.operator, each.value) for each in strikes[:SHOWN]]
     more = "; all are listed by `dovetail strikes ls`" if len(strikes) > SHOWN else ""
     return f"; in force: {', '.join(told)}{more}"
-
-
-Words = tuple[str | None, str | None, Any, Any]
 
 
 def _words(function: str, parameter: str | None, operator: str, value: str | None) -> Words:

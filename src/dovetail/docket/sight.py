@@ -107,7 +107,7 @@ class Sight(Grounds):
         too."""
         meant = key if isinstance(key, Execution) else checks.text(key, "key")
         silence = self.heartbeat_interval * self.missed_heartbeats
-        inquiry = Inquiry(self.engine, self.strike_list, self.tasks, self.execution_of, self._now, silence)
+        inquiry = Inquiry(self.engine, self.strike_list, self.execution_of, self._now, silence)
         return await inquiry.why(meant)
 
     async def check(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> CheckReport:

@@ -55,13 +55,22 @@ class StrikePreview:
         self.strike = strike
         self._docket = docket
         self._preview = preview
+        self._looked: AsyncPreview | None = None
+
+    @property
+    def unjudged(self) -> int:
+        """How many runs the last look passed over, since their arguments cannot be told apart here."""
+        return self._looked.unjudged if self._looked else 0
 
     def __iter__(self) -> Iterator[Execution[Any]]:
-        inner = self._preview(self._docket.docket)
-        return map(self._docket.execution, iterated(self._docket, inner.__aiter__))
+        return map(self._docket.execution, iterated(self._docket, self._look(self._docket.docket).__aiter__))
 
     def count(self) -> int:
-        return self._docket.carry(lambda docket: self._preview(docket).count())
+        return self._docket.carry(lambda docket: self._look(docket).count())
+
+    def _look(self, docket: AsyncDocket) -> AsyncPreview:
+        self._looked = self._preview(docket)
+        return self._looked
 
 
 def carried(

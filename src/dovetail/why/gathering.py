@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,8 +12,7 @@ from dovetail.execution import Disposition, Execution
 from dovetail.holds import Strike, arguments_of, concerns, those_that_forbid
 from dovetail.model import Hold, HoldKind, Run, RunQuery, Standing
 from dovetail.model.identifier import is_id
-from dovetail.strikelist import StrikeList
-from dovetail.tasks import TaskFunction
+from dovetail.strikelist import StrikeList, has_named_arguments
 from dovetail.why.answers import Why
 from dovetail.why.facts import Facts
 from dovetail.why.judging import judge
@@ -30,7 +29,6 @@ class Inquiry:
 
     engine: Engine
     strike_list: StrikeList
-    tasks: Mapping[str, TaskFunction]
     execution_of: Callable[[Run], Execution[Any]]
     now: Callable[[], datetime]
     silence: timedelta
@@ -93,13 +91,16 @@ class Inquiry:
         return {each.id: each for each in await self.engine.find(RunQuery(ids=wanted, limit=RELATIVES))}
 
     def _judged(self, strikes: list[Strike], run: Run) -> tuple[list[Strike], list[Strike]]:
-        """The strikes that forbid a run, and those that may: without its task positional arguments have no names."""
+        """The strikes that forbid a run, and those that may: its arguments cannot always be told apart here."""
         if not any(concerns(strike, run.task) for strike in strikes):
             return [], []
         execution = self.execution_of(run)
         forbidding = _forbidding(strikes, execution)
-        is_clear = execution.schedule_exception is None and (run.task in self.tasks or not execution.args)
-        doubtful = () if is_clear else (each for each in strikes if concerns(each, run.task) and each.parameter)
+        doubtful = (
+            ()
+            if has_named_arguments(execution)
+            else (each for each in strikes if concerns(each, run.task) and each.parameter)
+        )
         return forbidding, [strike for strike in doubtful if strike not in forbidding]
 
     def _of_a_call_that_was_struck(self, execution: Execution[Any], strikes: list[Strike]) -> Facts:
