@@ -136,3 +136,10 @@ async def test_tasks_are_listed_and_exported(dovetail: Commands) -> None:
     assert count["defaults"]["behaviors"] == ["Progress"]
     assert (send["description"], send["is_async"], send["defaults"]["queue"]) == ("Send a mail.", True, "mail")
     assert set(send["args_schema"]["properties"]) == {"to", "when", "amount"}
+
+
+async def test_a_task_to_try_a_set_up_with_is_told_as_data(docket: Docket, dovetail: Commands) -> None:
+    told = (await dovetail("tasks", "trace", "hi", "--json")).json
+    execution = await docket.get_execution(told["key"])
+    assert execution is not None
+    assert (told["task"], told["disposition"], told["id"]) == ("trace", "scheduled", execution.id)

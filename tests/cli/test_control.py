@@ -108,3 +108,11 @@ async def test_the_exit_code_of_watching_says_how_a_run_ended(
     assert (await dovetail("watch", "done")).out == "done on tests: ✓ completed\n"
     assert "LookupError: no such address" in (await dovetail("watch", "failing", code=5)).out
     assert "cancelled" in (await dovetail("watch", "cancelled", code=6)).out
+
+
+async def test_pauses_are_told_as_data(docket: Docket, dovetail: Commands) -> None:
+    laid = (await dovetail("pause", "mail", "--reason", "it is down", "--json")).json
+    assert laid == {"queue": "mail", "reason": "it is down", "owner": None, "until": None}
+    assert (await dovetail("resume", "mail", "--json")).json == {"queue": "mail", "resumed": True}
+    assert (await dovetail("resume", "mail", "--json", code=3)).json == {"queue": "mail", "resumed": False}
+    assert await docket.queues() == []

@@ -65,6 +65,17 @@ async def test_a_preview_owns_up_to_what_it_cannot_judge(docket: Docket, dovetai
     assert (await dovetail("strike", "send", "--preview")).err == ""
 
 
+async def test_strikes_are_told_as_data(docket: Docket, dovetail: Commands) -> None:
+    await docket.add(send)("ann")
+    words = ("send", "to", "==", "ann")
+    told = {"function": "send", "parameter": "to", "operator": "==", "value": "'ann'"}
+    assert (await dovetail("strike", *words, "--preview", "--json")).json == {**told, "hit": 0, "unjudged": 1}
+    laid = (await dovetail("strike", *words, "--owner", "bob", "--json")).json
+    assert laid == {**told, "reason": None, "owner": "bob", "until": None}
+    assert (await dovetail("restore", *words, "--json")).json == {**told, "restored": True}
+    assert (await dovetail("restore", *words, "--json", code=3)).json == {**told, "restored": False}
+
+
 async def test_a_preview_makes_no_store(dovetail: Commands, tmp_path: Path) -> None:
     file = tmp_path / "nothing.db"
     said = await dovetail("strike", "send", "--preview", "--url", f"sqlite:///{file}", code=3)

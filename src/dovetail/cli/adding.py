@@ -104,38 +104,42 @@ Delay = Annotated[timedelta, typer.Option(parser=duration, metavar="DURATION", h
 def trace(
     message: Annotated[str, typer.Argument(help="What to log.")] = "Howdy!",
     delay: Delay = timedelta(),
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
     """Add a task that logs a message."""
-    _try_out("trace", message, delay, docket, url)
+    _try_out("trace", message, delay, docket, url, as_json)
 
 
 def fail(
     message: Annotated[str, typer.Argument(help="What to fail with.")] = "Howdy!",
     delay: Delay = timedelta(),
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
     """Add a task that fails with a message, and is tried twice."""
-    _try_out("fail", message, delay, docket, url)
+    _try_out("fail", message, delay, docket, url, as_json)
 
 
 def sleep(
     seconds: Annotated[float, typer.Argument(min=0, help="How long to sleep.")] = 1.0,
     delay: Delay = timedelta(),
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
     """Add a task that sleeps for some seconds."""
-    _try_out("sleep", seconds, delay, docket, url)
+    _try_out("sleep", seconds, delay, docket, url, as_json)
 
 
-def _try_out(task: str, argument: object, delay: timedelta, docket: str | None, url: str | None) -> None:
+def _try_out(task: str, argument: object, delay: timedelta, docket: str | None, url: str | None, as_json: bool) -> None:
     async def work(docket: Docket) -> tuple[Execution[Any], str]:
         return await docket.add(task, after(delay) if delay else None)(argument), docket.name
 
     execution, name = on_docket(work, url, docket, may_make=True)
-    if execution.disposition == "struck":
-        refuse(STRUCK)
-    typer.echo(f"Added {task} task {execution.key!r} to the docket {name!r}")
+    if as_json or execution.disposition == "struck":
+        _tell(execution, as_json)
+    else:
+        typer.echo(f"Added {task} task {execution.key!r} to the docket {name!r}")

@@ -117,6 +117,7 @@ def pause(
     owner: Owner = None,
     until: Until = None,
     lasting: For = None,
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
@@ -129,12 +130,16 @@ def pause(
         return known
 
     known = on_docket(work, url, docket, may_make=True)
-    typer.echo(f"{shown(queue)} is paused{'' if end is None else f' until {end.astimezone():%Y-%m-%d %H:%M:%S %Z}'}")
+    if as_json:
+        print_json({"queue": queue, "reason": reason, "owner": owner, "until": end})
+    else:
+        told = "" if end is None else f" until {end.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+        typer.echo(f"{shown(queue)} is paused{told}")
     if queue not in known:
         hint(f"the queue {queue!r} holds no runs at present{_or_rather(queue, known)}")
 
 
-def resume(queue: QueueName, docket: DocketName = None, url: Url = None) -> None:
+def resume(queue: QueueName, as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> None:
     """Let a paused queue go on. Exit code 3 if it was not paused."""
 
     async def work(docket: Docket) -> list[Any]:
@@ -144,10 +149,13 @@ def resume(queue: QueueName, docket: DocketName = None, url: Url = None) -> None
 
     found = on_docket(work, url, docket)
     paused = [each.name for each in found if each.is_paused]
+    if as_json:
+        print_json({"queue": queue, "resumed": queue in paused})
     if queue not in paused:
         known = ", ".join(map(repr, paused)) or "none is"
         refuse(f"the queue {queue!r} was not paused; paused: {known}")
-    typer.echo(f"{shown(queue)} goes on")
+    if not as_json:
+        typer.echo(f"{shown(queue)} goes on")
 
 
 def _or_rather(name: str, known: list[str]) -> str:

@@ -181,10 +181,13 @@ def trigger(name: Name, url: Url = None, docket: DocketName = None, as_json: AsJ
 
 
 @app.command()
-def delete(name: Name, url: Url = None, docket: DocketName = None) -> None:
+def delete(name: Name, url: Url = None, docket: DocketName = None, as_json: AsJson = False) -> None:
     """Take a schedule away. What has been started goes on."""
     _on(lambda docket: docket.schedules.delete(name), url, docket)
-    _say(f"{name} is deleted")
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        _say(f"{name} is deleted")
 
 
 # Asking

@@ -42,6 +42,7 @@ def strike(
     lasting: For = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only count what would be kept from starting.")] = False,
     tasks: Tasks = NO_TASKS,
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
@@ -53,9 +54,12 @@ def strike(
         await docket.strike(*words, reason=reason, owner=owner, until=end)
 
     if preview:
-        _foresee(words, on_docket(lambda docket: _look(docket, words), url, docket, tasks))
+        _foresee(words, *on_docket(lambda docket: _look(docket, words), url, docket, tasks), as_json)
+        return
+    on_docket(lay, url, docket, tasks, may_make=True)
+    if as_json:
+        print_json({**_named(*words), "reason": reason, "owner": owner, "until": end})
     else:
-        on_docket(lay, url, docket, tasks, may_make=True)
         typer.echo(f"Striking {_told(*words)}")
 
 
@@ -66,8 +70,10 @@ async def _look(docket: Docket, words: Words) -> tuple[int, int]:
         return await preview.count(), preview.unjudged
 
 
-def _foresee(words: Words, looked: tuple[int, int]) -> None:
-    hit, unjudged = looked
+def _foresee(words: Words, hit: int, unjudged: int, as_json: bool) -> None:
+    if as_json:
+        print_json({**_named(*words), "hit": hit, "unjudged": unjudged})
+        return
     typer.echo(f"{many(hit, 'waiting run')} would be kept from starting by striking {_told(*words)}")
     if unjudged:
         hint(
@@ -81,6 +87,7 @@ def restore(
     parameter: Parameter = None,
     operator: Comparison = "==",
     value: Value = None,
+    as_json: AsJson = False,
     docket: DocketName = None,
     url: Url = None,
 ) -> None:
@@ -95,9 +102,13 @@ def restore(
         return before
 
     before = on_docket(work, url, docket)
-    if not any(Restore(*words).is_same_as(each) for each in before):
+    was_there = any(Restore(*words).is_same_as(each) for each in before)
+    if as_json:
+        print_json({**_named(*words), "restored": was_there})
+    if not was_there:
         refuse(f"there was no strike of {_told(*words)}{_those_there_are(before)}")
-    typer.echo(f"Restoring {_told(*words)}")
+    if not as_json:
+        typer.echo(f"Restoring {_told(*words)}")
 
 
 def _those_there_are(strikes: list[Strike]) -> str:
@@ -132,7 +143,7 @@ def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> N
 
     found = on_docket(work, url, docket)
     if as_json:
-        print_json([{**_data(each), "value": repr(each.value) if each.parameter else None} for each in found])
+        print_json([_data(each) for each in found])
     elif not found:
         typer.echo("nothing is stricken")
     else:
@@ -151,5 +162,11 @@ def ls(as_json: AsJson = False, docket: DocketName = None, url: Url = None) -> N
 
 
 def _data(strike: Strike) -> dict[str, Any]:
-    names = ("function", "parameter", "operator", "reason", "owner", "since", "until")
-    return {name: getattr(strike, name) for name in names}
+    terms = {name: getattr(strike, name) for name in ("reason", "owner", "since", "until")}
+    return _named(strike.function, strike.parameter, strike.operator, strike.value) | terms
+
+
+def _named(function: str | None, parameter: str | None, operator: str, value: Any) -> dict[str, Any]:
+    """The words of a strike as data; a value may be of any type, so that it is written as Python would."""
+    about = repr(value) if parameter else None
+    return {"function": function, "parameter": parameter, "operator": operator, "value": about}
