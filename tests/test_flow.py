@@ -21,6 +21,8 @@ from dovetail import (
     result_of,
 )
 from dovetail.errors import InvalidArgument, InvalidType, PayloadError, UnknownParent
+from dovetail.model import BROUGHT
+from dovetail.worker.threads import Threads
 from tests.by_hand import ByHand, at_work, finish, run_of
 from tests.conftest import MakeWorker
 from tests.waiting import soon
@@ -176,14 +178,38 @@ async def test_a_parent_named_by_its_key_alone_is_found_among_those_waited_for(d
     assert await executions[1].get_result() == 1
 
 
-async def test_a_result_that_is_no_longer_kept_fails_the_run(url: str, make_worker: MakeWorker) -> None:
+@pytest.mark.parametrize("size", [1, BROUGHT + 1])
+async def test_a_result_is_kept_for_those_who_receive_it(url: str, threads: Threads, size: int) -> None:
+    async def letters(count: int) -> str:
+        return "x" * count
+
+    async def count(text: str) -> int:
+        return len(text)
+
     async with Docket("short", url, execution_ttl=timedelta()) as short, Docket("short", url) as docket:
-        first = await short.add(number, key="first")(1)
-        second = await docket.add(add, key="second")(result_of(first))
-        docket.register(number)
-        await finish(make_worker(docket))
-        with pytest.raises(ExecutionFailed, match="'first', which is no longer kept"):
-            await second.get_result()
+        first = await short.add(letters)(size)
+        second = await docket.add(count)(result_of(first))
+        docket.register(letters)
+        by_hand = ByHand(docket, threads)
+        verdict = await by_hand.attempt()
+        assert verdict is not None
+        await docket.engine.finish([verdict])
+        await docket.engine.sweep()
+        assert await docket.get_execution(first.key) is None
+        await by_hand.step()
+        assert await second.get_result() == size
+
+
+async def test_a_result_that_is_no_longer_kept_fails_the_run(still: Docket, by_hand: ByHand) -> None:
+    first = await still.add(number, key="first")(1)
+    await still.add(add, key="second")(result_of(first))
+    await by_hand.step()
+    await still.discard("first")
+    run = await by_hand.step()
+    assert run.state is ExecutionState.FAILED
+    assert (run.error or "").startswith(
+        "ResultExpired: the run 'second' is to receive the result of 'first', which is no"
+    )
 
 
 async def test_the_result_of_a_run_that_failed_fails_the_run(docket: Docket, worker: Worker) -> None:

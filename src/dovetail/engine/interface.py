@@ -47,7 +47,8 @@ unless the child said `after_failure`. A parent that does not exist is an error 
 already over counts as it ended. What hung on a pending run that is replaced hangs on its replacement; one that would
 wait for any of that is an error. The claim of a run that `wants_results` brings along what its parents have returned,
 as it is at that moment: of those that completed and are kept, each result of up to 16 KiB. Whatever is missing has to
-be looked for.
+be looked for. Past its retention a parent is kept for what hangs on it alone: nobody finds it, so its result is brought
+whatever its size.
 
 **heartbeat** renews all of a worker's claims that are still its own and says which are lost and which were asked to
 stop. A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.

@@ -13,7 +13,20 @@ import pytest
 
 from dovetail.engines.redis import RedisEngine, durability, lane
 from dovetail.errors import EngineFull, EngineUnavailable, OutcomeUnknown, UnknownParent
-from dovetail.model import Claim, EventKind, Finished, Limit, NewRun, Retention, RunQuery, Settle, State, Topic, new_id
+from dovetail.model import (
+    Claim,
+    EventKind,
+    Finished,
+    Limit,
+    NewRun,
+    Requeue,
+    Retention,
+    RunQuery,
+    Settle,
+    State,
+    Topic,
+    new_id,
+)
 from tests.engines.redis.engines import a_run, completed, engine, on, take, until_empty, until_known
 from tests.servers import redis as servers
 from tests.servers.ports import free_port
@@ -289,6 +302,19 @@ async def test_what_was_doomed_goes_by_itself(valkey: servers.Server) -> None:
         await opened.schedule([a_run("child", retention=kept, after=("parent",))])
         await opened.schedule([a_run("grandchild", retention=kept, after=("child",))])
         await opened.finish([Settle(claim, State.FAILED) for claim in await take(opened)])
+        await until_empty(opened)
+
+
+async def test_a_result_that_is_wanted_outlives_its_retention(valkey: servers.Server) -> None:
+    async with on(valkey) as opened:
+        await opened.schedule([a_run("parent"), a_run("child", after=("parent",), wants_results=True)])
+        await opened.finish([Settle(claim, State.COMPLETED, b"result") for claim in await take(opened)])
+        for attempt in (2, 3):
+            await opened.sweep()
+            (child,) = await take(opened)
+            assert [result.value for result in child.results] == [b"result"]
+            await opened.finish([Requeue(child, attempt)])
+        await opened.finish(completed(*await take(opened)))
         await until_empty(opened)
 
 

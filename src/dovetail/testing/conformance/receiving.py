@@ -18,11 +18,13 @@ from dovetail.testing.conformance.vocabulary import (
     MINUTE,
     SECOND,
     a_run,
+    assert_leaves_nothing,
     complete,
     fail,
     place,
     requeue,
     revive,
+    run_of,
     start,
     start_one,
     sweep_all,
@@ -95,15 +97,36 @@ class Receiving(Fixtures):
         await complete(engine, parent, failure=BOOM)
         assert (await start_one(engine, receiver(parent))).results == ()
 
+    # Past its retention
+
+    @pytest.mark.parametrize("size", [1, BROUGHT + 1])
     @pytest.mark.parametrize("retention", [AT_ONCE, Retention.of(MINUTE)])
-    async def test_a_result_past_its_retention_is_not_brought(
-        self, engine: Engine, clock: VirtualClock, retention: Retention
+    async def test_a_result_is_kept_for_those_who_want_it(
+        self, engine: Engine, clock: VirtualClock, retention: Retention, size: int
     ) -> None:
         parent = a_run("parent", retention=retention)
         await place(engine, parent, receiver(parent, due=HOUR))
-        await complete(engine, await take_one(engine), result=b"1")
+        await complete(engine, await take_one(engine), result=b"x" * size)
         clock.jump(HOUR + SECOND)
-        assert (await take_one(engine)).results == ()
+        await sweep_all(engine)
+        assert await run_of(engine, parent.id) is None
+        child = await take_one(engine)
+        assert child.results == (Result(parent.id, "task", b"x" * size),)
+        await requeue(engine, child, attempt=2)
+        await sweep_all(engine)
+        assert (await take_one(engine)).results == child.results
+
+    async def test_it_goes_when_the_last_who_wants_it_is_over(self, engine: Engine, clock: VirtualClock) -> None:
+        parent = a_run("parent", retention=AT_ONCE)
+        children = [a_run(key, after=(parent.id,), wants_results=True, retention=AT_ONCE) for key in ("b", "c")]
+        await place(engine, parent, *children)
+        await complete(engine, await take_one(engine), result=b"1")
+        for _ in children:
+            await sweep_all(engine)
+            child = await take_one(engine)
+            assert child.results == (Result(parent.id, "task", b"1"),)
+            await complete(engine, child)
+        await assert_leaves_nothing(engine, clock)
 
     # The newest
 

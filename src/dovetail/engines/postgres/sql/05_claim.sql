@@ -186,7 +186,8 @@ END
 $$;
 
 -- What the parents of a run have returned, as JSON: [[id, task, result in base64], ...]. Of what lies apart only the length is
--- looked at, so a large result is left where it is at no cost.
+-- looked at, so a large result is left where it is at no cost. Past its retention a run is kept for its children alone, and
+-- its result can be had in no other way, whatever its size.
 CREATE OR REPLACE FUNCTION results_for(of_docket bigint, now bigint, run_id text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (
@@ -194,7 +195,7 @@ BEGIN
         FROM edge CROSS JOIN LATERAL (
             SELECT ended.id, ended.task, ended.result FROM ended
             WHERE docket = of_docket AND ended.id = edge.parent AND ended.state = 'completed' AND ended.error IS NULL
-                AND ended.expires + 0 > now AND COALESCE(octet_length(ended.result), 0) <= 16384 OFFSET 0
+                AND (COALESCE(octet_length(ended.result), 0) <= 16384 OR ended.expires + 0 <= now) OFFSET 0
         ) AS parent
         WHERE docket = of_docket AND child = run_id
     );

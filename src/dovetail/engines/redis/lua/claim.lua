@@ -439,10 +439,11 @@ end
 
 local returned_to
 do
-    -- Whether a parent has a result that is small enough to go along; the head of its call goes along as well.
+    -- Whether a parent has a result that is small enough to go along; the head of its call goes along as well. Past its
+    -- retention it is kept for its children alone, and can be had in no other way, whatever its size.
     local function gives(parent)
-        return parent and parent.state == 'completed' and not parent.error and not is_past(parent)
-            and not parent.has_long_result and not parent.size
+        return parent and parent.state == 'completed' and not parent.error
+            and (is_past(parent) or not (parent.has_long_result or parent.size))
     end
 
     local function add(returned, numbers, ids)

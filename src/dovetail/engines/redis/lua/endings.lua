@@ -125,10 +125,23 @@ local function tell_end(run)
     end
 end
 
--- What a run has beside its record goes with it, even if nobody sweeps.
-local function expire_with_record(run)
-    if run.failures then expiring[root .. 'errors:' .. run.id] = run.expires end
-    if run.children then expiring[root .. 'children:' .. run.id] = run.expires end
+local expire_with_record
+do
+    local A_DAY = 86400000000
+
+    -- What a run has beside its record goes with it, even if nobody sweeps. Who the children are of one that feeds them is
+    -- known for a day longer: as long as one of them lives the record stays, and whoever sweeps has to see that.
+    function expire_with_record(run)
+        if run.failures then expiring[root .. 'errors:' .. run.id] = run.expires end
+        if not run.children then return end
+        expiring[root .. 'children:' .. run.id] = run.feeds and math.max(run.expires, now) + A_DAY or run.expires
+    end
+end
+
+-- Keep a run that is over for a child that wants its result.
+local function feed(run)
+    run.feeds, changed[run.id] = true, true
+    expire_with_record(run)
 end
 
 -- Release a child whose last parent is over.
@@ -153,6 +166,7 @@ local function settle_children(parent, completed)
             elseif is_completed or child.after_failure then
                 child.unmet = without(child.unmet, run.id)
                 changed[id] = true
+                if child.wants_results and not run.feeds then feed(run) end
                 if #child.unmet == 0 then release(child) end
             else
                 fallen = fallen + 1
@@ -170,14 +184,32 @@ local function settle_children(parent, completed)
     return fallen
 end
 
--- What every end brings: slots set free, children released or doomed, the record dropped if it is not kept. How many were
--- doomed.
-local function after_end(run, was_running)
-    expire_with_record(run)
-    if was_running and run.limits then free_slots(run) end
-    if run.children then return settle_children(run, run.state == 'completed') end
-    if is_past(run) then forget(run) end
-    return 0
+local after_end
+do
+    -- A run that fed none but this one, which is over, need be known no longer. Of several that are fed, whoever sweeps finds
+    -- the last.
+    local function let_feeders_go(fed)
+        fetch(fed.parents or {})
+        for _, id in ipairs(fed.parents or {}) do
+            local parent = run_of(id)
+            if parent and parent.feeds and is_over(parent) and call('ZCARD', root .. 'children:' .. id) == 1 then
+                parent.feeds, changed[id] = nil, true
+                put(OVER, id, parent.expires)
+                expire_with_record(parent)
+            end
+        end
+    end
+
+    -- What every end brings: slots set free, children released or doomed, the record dropped if it is not kept. How many
+    -- were doomed.
+    function after_end(run, was_running)
+        expire_with_record(run)
+        if run.wants_results then let_feeders_go(run) end
+        if was_running and run.limits then free_slots(run) end
+        if run.children then return settle_children(run, run.state == 'completed') end
+        if is_past(run) then forget(run) end
+        return 0
+    end
 end
 
 -- End a run that no worker speaks for: cancelled, dropped or poisoned. How many dependents were cancelled with it.

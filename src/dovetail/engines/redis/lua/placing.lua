@@ -109,7 +109,9 @@ local function hang_on(run, parents)
         if not parent.children then
             parent.children, changed[parent.id] = true, true
         end
-        if is_over(parent) then expire_with_record(parent) end
+        if is_over(parent) then
+            if run.wants_results then feed(parent) else expire_with_record(parent) end
+        end
     end
     if #run.unmet == 0 then run.unmet = nil end
 end

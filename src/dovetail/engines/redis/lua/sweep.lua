@@ -27,6 +27,7 @@ local function forget_past_runs()
             remove(OVER, id)
         elseif is_needed(run) then
             put(OVER, id, now + LATER)
+            if run.feeds then expire_with_record(run) end
         else
             forget(run)
             forgotten = forgotten + 1

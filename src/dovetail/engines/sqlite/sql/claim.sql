@@ -63,10 +63,11 @@ RETURNING id, epoch, COALESCE(key, id), task, payload, attempt, due, queue, -pri
     seq
 
 -- name: results_of_parents
--- takes child, now, the largest that is wanted
+-- takes child, now, the largest that is wanted; past its retention a run is kept for its children alone, and can be had
+-- in no other way, whatever its size
 SELECT run.id, run.task, run.result FROM dovetail_edge AS edge CROSS JOIN dovetail_run AS run ON run.seq = edge.parent
-WHERE edge.child = ?1 AND run.state = 'completed' AND run.error IS NULL AND +run.expires > ?2
-    AND COALESCE(LENGTH(run.result), 0) <= ?3
+WHERE edge.child = ?1 AND run.state = 'completed' AND run.error IS NULL
+    AND (COALESCE(LENGTH(run.result), 0) <= ?3 OR +run.expires <= ?2)
 
 -- name: next_due
 -- takes docket
