@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,9 +25,10 @@ from dovetail.errors import (
     UsageError,
     WrongArgument,
 )
-from dovetail.model import Claim, RunQuery, State
+from dovetail.model import Claim, Requeue, RunQuery, State
 from dovetail.schedules import QUEUE
 from dovetail.testing import drain
+from dovetail.worker.settler import Settler
 from dovetail.worker.ticker import Ticker
 from tests.by_hand import at_work, finish
 from tests.waiting import soon
@@ -531,6 +533,33 @@ async def test_none_overtakes_a_run_that_waits_to_be_tried_again(still: Docket, 
     async with elapsed(worker, clock, 6 * HOUR):
         await soon(last_began.wait())
     assert began == [1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["waits", "gone"])
+async def test_a_tick_that_would_be_handed_back_keeps_the_order(
+    still: Docket, worker: Worker, clock: VirtualClock, caplog: pytest.LogCaptureFixture, is_gone: bool
+):
+    async def stumble(retry: Retry = Retry(attempts=2, delay=DAY)) -> None:
+        raise ValueError("not yet")
+
+    await still.schedules.add("hourly", stumble, every=HOUR)()
+    await let_pass(worker, clock, HOUR)
+    (first,) = await still.find_all(RunQuery(tasks=("stumble",)))
+    if is_gone:
+        await still.cancel(first.key)
+        await still.discard(first.key)
+    clock.jump(HOUR)
+    caplog.clear()
+    ticker, settler = Ticker(still.engine, still.codec, clock), Settler(still.engine, clock)
+    settler.give_up = ticker.given_up
+    for claim in (await still.engine.claim("worker", 1, lease=HOUR)).claims:
+        settler.put(ticker.instead_of_handing_back(Requeue(claim, claim.attempt)))
+    settler.close()
+    await soon(settler.run())
+    second = (await still.find_all(RunQuery(tasks=("stumble",))))[-1]
+    expected = (State.QUEUED, ()) if is_gone else (State.WAITING, (first.id,))
+    assert (second.id == first.id, second.state, second.parents) == (False, *expected)
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 async def test_a_run_whose_predecessor_is_cancelled_goes(still: Docket, worker: Worker, clock: VirtualClock):

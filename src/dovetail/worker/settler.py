@@ -78,15 +78,17 @@ class Settler:
             try:
                 answers = await self._engine.finish([verdict])
             except Exception as error:
-                logger.exception("the outcome of the run %r cannot be written", verdict.claim.key)
                 await self._give_up(verdict.claim, error)
             else:
                 self._note([verdict], answers)
 
     async def _give_up(self, claim: Claim, error: Exception) -> None:
         """Rather than let a run be started again and again for an end that can never be written."""
+        instead = self.give_up(claim, error)
+        if not isinstance(instead, Settle) or instead.state is not State.COMPLETED:
+            logger.error("the outcome of the run %r cannot be written", claim.key, exc_info=error)
         try:
-            await self._engine.finish([self.give_up(claim, error)])
+            await self._engine.finish([instead])
         except Exception as again:
             logger.error("nor can it be given up, and its lease will lapse: %s", again)
         self.settled(claim)

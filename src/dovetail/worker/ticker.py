@@ -47,20 +47,25 @@ class Ticker:
 
     async def _predecessor(self, claim: Claim) -> str | None:
         """The run of the time before, if it is not over and its schedule lets one run at a time."""
-        try:
-            schedule = Definition.read(self._codec, claim.payload)
-        except Exception:
-            return None  # the verdict speaks of it
-        if schedule.overlap != "queue" or schedule.last_key is None:
+        last_key = self._last_key(claim)
+        if last_key is None:
             return None
         while True:
             try:
-                found = await self._engine.find(RunQuery(keys=(schedule.last_key,), states=LIVE))
+                found = await self._engine.find(RunQuery(keys=(last_key,), states=LIVE))
             except (EngineUnavailable, OutcomeUnknown) as error:
                 logger.warning("%r cannot tell whether its last run is over, trying again: %s", claim.key, error)
                 await self._clock.sleep(PAUSE)
             else:
                 return next((run.id for run in found.items), None)
+
+    def _last_key(self, claim: Claim) -> str | None:
+        """The key of the run of the time before, which may be long over, if the schedule lets one run at a time."""
+        try:
+            schedule = Definition.read(self._codec, claim.payload)
+        except Exception:
+            return None  # the verdict speaks of it
+        return schedule.last_key if schedule.overlap == "queue" else None
 
     def verdict(self, claim: Claim, predecessor: str | None = None) -> Verdict:
         """The runs that are due and the next tick, in one unit."""
@@ -88,6 +93,8 @@ class Ticker:
 
     def instead_of_handing_back(self, verdict: Verdict) -> Verdict:
         """A tick takes no time, so it is never handed back, nor put off as one that may have crashed its workers: if it
-        was altered meanwhile it would give way, and its time would be lost."""
-        is_handed_back = isinstance(verdict, Requeue) and verdict.claim.task == TASK
-        return self.verdict(verdict.claim) if is_handed_back else verdict
+        was altered meanwhile it would give way, and its time would be lost. There is no time left to look for the run
+        before it, so that is named by its key: the store knows whether it is over, and `given_up` hears if it is gone."""
+        claim = verdict.claim
+        is_handed_back = isinstance(verdict, Requeue) and claim.task == TASK
+        return self.verdict(claim, self._last_key(claim)) if is_handed_back else verdict
