@@ -3,7 +3,18 @@
 import asyncio
 from datetime import timedelta
 
-from dovetail.clock import VirtualClock
+from dovetail.clock import SystemClock, VirtualClock
+
+
+class WrongClock(SystemClock):
+    """That of a host that nobody told the time."""
+
+    def __init__(self, ahead: timedelta) -> None:
+        super().__init__()
+        self._off = round(ahead.total_seconds() * 1_000_000)
+
+    def microseconds(self) -> int:
+        return super().microseconds() + self._off
 
 
 class HastyClock(VirtualClock):

@@ -87,8 +87,16 @@ async def test_a_worker_that_fell_silent_is_named_and_forgotten_by_a_repair(stil
 
 
 async def test_a_worker_whose_clock_is_ahead(still: Docket, clock: VirtualClock) -> None:
-    await beat(still, started=clock.now() + MINUTE)
+    await beat(still, clock=clock.now() + MINUTE)
     assert await severity(still, "workers.clock") is Severity.WARNING
+
+
+@pytest.mark.parametrize(("behind", "expected"), [(4, None), (7, Severity.WARNING)])
+async def test_a_worker_whose_clock_is_behind(
+    still: Docket, clock: VirtualClock, behind: int, expected: Severity | None
+) -> None:
+    await beat(still, clock=clock.now() - timedelta(seconds=behind), lease=LEASE)
+    assert await severity(still, "workers.clock") is expected
 
 
 async def test_a_store_that_was_emptied_is_told_of_for_a_day(still: Docket, clock: VirtualClock) -> None:

@@ -173,13 +173,24 @@ def _workers(seen: Seen) -> Iterator[Finding]:
 
 
 def _worker_clocks(seen: Seen) -> Iterator[Finding]:
-    ahead = [each.name for each in seen.alive if each.started is not None and each.started > seen.now + SKEW]
-    if ahead:
+    off = {each.name: skew for each in seen.alive if (skew := _skew_of(each))}
+    if off:
+        furthest = max(off.values(), key=abs)
         yield warning(
             "workers.clock",
-            f"started in the future, by the store's clock: {some(ahead)}",
-            "let the hosts of these workers follow a time server",
+            f"off from the store's clock by up to {_span(abs(furthest))}: {some(list(off))}",
+            "let the hosts of these workers follow a time server: times that their tasks give are compared with the"
+            " store's clock",
         )
+
+
+def _skew_of(worker: WorkerInfo) -> timedelta:
+    """How far a worker's clock is surely off; nothing if it may be right: a heartbeat is under way for a while."""
+    if worker.clock is None or worker.last_seen is None:
+        return timedelta()
+    ahead = worker.clock - worker.last_seen
+    under_way = (worker.lease or timedelta()) / 2  # after which the worker would have tried again
+    return ahead if ahead > SKEW or ahead < -(SKEW + under_way) else timedelta()
 
 
 def _emptied(seen: Seen) -> Iterator[Finding]:

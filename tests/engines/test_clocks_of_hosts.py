@@ -12,20 +12,10 @@ from dovetail.engine import Engine
 from dovetail.engines.postgres import PostgresEngine
 from dovetail.engines.redis import RedisEngine
 from dovetail.model import NewRun, RunQuery, WorkerInfo, new_id
+from tests.clocks import WrongClock
 
 LEASE = timedelta(seconds=30)
 Connect = Callable[[SystemClock], Engine]
-
-
-class WrongClock(SystemClock):
-    """That of a host that nobody told the time."""
-
-    def __init__(self, minutes: int) -> None:
-        super().__init__()
-        self._off = minutes * 60_000_000
-
-    def microseconds(self) -> int:
-        return super().microseconds() + self._off
 
 
 @pytest.fixture(params=["postgres", "redis"])
@@ -40,7 +30,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 @pytest.mark.parametrize("minutes", [-10, 10])
 async def test_a_host_with_a_wrong_clock_neither_hurries_nor_delays_anything(connect: Connect, minutes: int) -> None:
-    async with connect(SYSTEM_CLOCK) as right, connect(WrongClock(minutes)) as wrong:
+    async with connect(SYSTEM_CLOCK) as right, connect(WrongClock(timedelta(minutes=minutes))) as wrong:
         await right.schedule([NewRun(new_id(), "now", "task"), NewRun(new_id(), "later", "task", due=5 * LEASE)])
         await wrong.schedule([NewRun(new_id(), "from there", "task")])
 

@@ -39,6 +39,7 @@ class WorkerInfo(Noun, frozen=True):
     ended: Mapping[str, int] = {}  # runs that it has seen to their end since it started, by queue
     failed: int = 0  # those of them that failed
     deaf: tuple[str, ...] = ()  # keys of some runs whose bodies were cancelled and go on
+    clock: datetime | None = None  # what its own clock shows as it says so
     emptied: datetime | None = None  # when it last noticed that the store had lost all that it held
 
 

@@ -336,6 +336,7 @@ class Crew:
             lease=worker.redelivery_timeout, grace=worker.shutdown_grace,
             ended=dict(self.tally.ended), failed=self.tally.failed,
             deaf=tuple(tenure.claim.key for tenure in self.roster.deaf[:DEAF_NAMED]), emptied=self.memory.lost_at,
+            clock=from_microseconds(self._clock.microseconds()),
         )  # fmt: skip
 
     def _heed(self, heard: Heard) -> None:

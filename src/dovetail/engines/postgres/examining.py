@@ -28,8 +28,8 @@ DEAD = 50_000
 """Dead rows that autovacuum should have removed."""
 CROWDED = 0.8
 """The share of the server's connections that may be taken."""
-NOTICES = 0.5
-"""The share of the notification queue that may be filled."""
+NOTICES, FULL_OF_NOTICES = 0.5, 0.9
+"""The shares of the notification queue that are a warning, and a problem."""
 OLDEST_SUPPORTED = 14
 WORKER_CALLS = ("claim", "finish", "heartbeat", "schedule", "sweep", "cancel")
 
@@ -78,7 +78,7 @@ class Examiner:
         yield _timeouts(session)
         yield _connections(taken, settings)
         yield _prepared(prepared)
-        yield _notices(notices)
+        yield _notices(notices, await self._ask("examine_idle", timedelta()) if notices >= NOTICES else [])
         if not sees_all:
             yield note(
                 "postgres.sight",
@@ -92,10 +92,10 @@ class Examiner:
         rows = await self._ask("examine_idle", IDLE)
         if not rows:
             return ok("postgres.idle_transactions", "no transaction lies idle")
-        who = [f"pid {pid} of {user} for {timedelta(seconds=seconds)}" for pid, user, seconds in rows]
+        who = "; ".join(_who(*row) for row in rows[:3])
         return warning(
             "postgres.idle_transactions",
-            f"transactions lie idle, and keep what is deleted from being removed: {', '.join(who[:3])}",
+            f"transactions lie idle, and keep what is deleted from being removed: {who}",
             "end them, with pg_terminate_backend if need be, and set idle_in_transaction_session_timeout",
         )
 
@@ -240,8 +240,17 @@ def _prepared(count: int) -> Finding:
     )
 
 
-def _notices(usage: float) -> Finding:
+def _notices(usage: float, idle: list[Any]) -> Finding:
     told = f"the notification queue is filled to {usage:.0%}"
     if usage < NOTICES:
         return ok("postgres.notifications", told)
-    return warning("postgres.notifications", told, "a session that listens lies in an open transaction: end it")
+    suspect = f" Look first at {_who(*idle[0])}." if idle else ""
+    advice = f"a session that listens lies in an open transaction: end it (pg_terminate_backend).{suspect}"
+    if usage < FULL_OF_NOTICES:
+        return warning("postgres.notifications", told, advice)
+    lost = "once it is full, workers hear of new work only when they look by themselves, seconds late"
+    return problem("postgres.notifications", f"{told}: {lost}", advice)
+
+
+def _who(pid: int, user: str, seconds: int) -> str:
+    return f"pid {pid} of {user}, idle for {timedelta(seconds=seconds)}"

@@ -89,6 +89,11 @@ def told(error: BaseException, where: str) -> BaseException:
             f"{where} has too few replicas, and so takes no writes (min-replicas-to-write); bring them back, or lower"
             f" the number ({text})"
         )
+    if isinstance(error, driver.ClusterDownError) or word == "CLUSTERDOWN":
+        return EngineUnavailable(
+            f"{where}: the cluster has lost nodes, and so answers nobody; bring them back, or let the others go on"
+            f" (cluster-require-full-coverage no) ({text})"
+        )
     if word == "DENIED":
         return EngineUnavailable(f"{where} is in protected mode; give it a password, or name its own host ({text})")
     if word == "MISCONF":
