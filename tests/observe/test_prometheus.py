@@ -144,6 +144,16 @@ async def test_a_provider_that_is_set_already_is_read_as_well(docket: Docket, wo
     assert modern.body.rstrip().endswith("# EOF")
 
 
+async def test_it_is_counted_how_often_the_metrics_were_asked_for(measured: Measurements):
+    assert prometheus.fetches() is None
+    with metrics_server("127.0.0.1", 0) as port:
+        assert prometheus.fetches() == 0
+        await fetch(port, "/metrics")
+        await fetch(port, "/elsewhere")
+        assert prometheus.fetches() == 1
+    assert prometheus.fetches() is None
+
+
 def test_without_a_port_nothing_is_served_and_nothing_is_set(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(prometheus, "_export", lambda: pytest.fail("nobody asked for it"))
     with metrics_server() as port:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -14,13 +15,16 @@ import pytest
 
 from dovetail import Docket, Execution, ExecutionState, Queue, Timeout, Worker
 from dovetail.model import Claim, State
+from dovetail.observe import prometheus
 from dovetail.observe.health import Examiner
 from dovetail.why import CauseCode, Why
 from dovetail.worker import hearing
 from dovetail.worker.hearing import Hearing
+from dovetail.worker.membership import LINE, Sign, membership
+from dovetail.worker.recycling import Limits
 from dovetail.worker.roster import Roster, Tenure
 from tests.by_hand import at_work, run_of
-from tests.waiting import eventually, soon
+from tests.waiting import PATIENCE, eventually, soon
 
 MakeWorker = Callable[..., Worker]
 
@@ -176,6 +180,34 @@ async def test_it_is_told_in_the_log_and_by_why(
     assert "the run 'deaf' was cancelled" in told
     assert f"at {__file__}:" in told
     assert "in hold. Its slot goes to others, though it counts in its queue's concurrency" in told
+
+
+async def hear(line: socket.socket) -> bytes:
+    """What a supervisor is told next."""
+    return await soon(asyncio.get_running_loop().sock_recv(line, 4096))
+
+
+async def test_its_process_makes_room_once_its_metrics_were_fetched(
+    docket: Docket, make_worker: MakeWorker, deaf: Deaf, noticed: Noticed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    monkeypatch.setenv(LINE, str(theirs.detach()))
+    monkeypatch.setattr(prometheus, "_fetches", 7)
+    worker = make_worker(concurrency=2)
+    with ours:
+        async with at_work(worker), membership(worker, Limits()):
+            await docket.add(deaf.hold, key="deaf")()
+            await soon(deaf.started.wait())
+            await docket.cancel("deaf")
+            await soon(noticed.once.wait())
+            said = b"".join([await hear(ours) for _ in range(3)])  # by then it has been looked at
+            assert Sign.GOING not in said
+            monkeypatch.setattr(prometheus, "_fetches", 8)
+            async with asyncio.timeout(PATIENCE):
+                while Sign.GOING not in said:
+                    said = await hear(ours)
+            deaf.release.set()
 
 
 async def test_only_so_many_are_set_aside_as_there_are_slots(

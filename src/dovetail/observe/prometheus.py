@@ -13,6 +13,8 @@ from dovetail.observe.serving import EVERYWHERE, Page, serving
 
 _is_exported = False
 """A process has one meter provider for good, and prometheus_client one registry."""
+_fetches: int | None = None
+"""How often the metrics were asked for; None while they are not served."""
 
 
 @contextmanager
@@ -25,9 +27,19 @@ def metrics_server(
     if port is None:
         yield None
         return
+    global _fetches
     _export()
     with serving(_page, host, port, "metrics") as served:
-        yield served
+        _fetches = 0
+        try:
+            yield served
+        finally:
+            _fetches = None
+
+
+def fetches() -> int | None:
+    """How often the metrics were asked for; None while they are not served."""
+    return _fetches
 
 
 def _export() -> None:
@@ -62,5 +74,8 @@ def _page(path: str, accept: str) -> Page:
 
     if path not in ("/", "/metrics"):
         return Page("the metrics are at /metrics\n", status=404)
+    global _fetches
+    if _fetches is not None:
+        _fetches += 1  # before they are read: who counts something now knows that the next one to ask will see it
     encode, kind = choose_encoder(accept)
     return Page(encode(REGISTRY).decode(), kind)

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dovetail.observe.prometheus import fetches
+from dovetail.worker.deafness import Deafness
 from dovetail.worker.logs import logger
 from dovetail.worker.recycling import Limits, Wear
 
@@ -67,8 +69,11 @@ async def _attend(worker: Worker, wear: Wear, line: socket.socket | None, stop_s
     if line is not None:
         asyncio.get_running_loop().add_reader(line.fileno(), _orphaned, worker, line)
     is_going = False
+    deafness = Deafness(fetches)
     while True:
-        reason = None if is_going else wear.reason_to_go(worker.attempts_made) or _deafness(worker, line)
+        reason = None if is_going else wear.reason_to_go(worker.attempts_made)
+        if reason is None and line is not None and not is_going:  # without a line nobody would replace the process
+            reason = deafness.reason_to_go(worker.vitals())
         if reason is not None:
             logger.info("this worker makes room for another: %s", reason)
             is_going = True
@@ -79,12 +84,6 @@ async def _attend(worker: Worker, wear: Wear, line: socket.socket | None, stop_s
             _tell(line, Sign.GOING)
         _tell(line, _sign(worker))
         await asyncio.sleep(CLOSELY if wear.counts_runs and not is_going else INTERVAL)
-
-
-def _deafness(worker: Worker, line: socket.socket | None) -> str | None:
-    """Bodies that ignore their cancellation end with their process, if there is somebody to replace it."""
-    vitals = worker.vitals() if line is not None else None
-    return f"{vitals.deaf} runs were cancelled and go on" if vitals and vitals.deaf else None
 
 
 def _orphaned(worker: Worker, line: socket.socket) -> None:
