@@ -11,18 +11,19 @@ moves). A run that stands `instead_of` another is kept out unless that one, pend
 the key. At most one run of a key is pending. A terminal run never holds its key. Later runs of a batch see the earlier
 ones. A due time that no calendar has counts as the end of the calendar.
 
-**claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. What has become due
-joins the ready order within the call; what the call itself sets free, by dropping a run that others waited for, comes
-after what it had picked by then. *Place* is fair share as one number: given when a run becomes ready, it is the larger
-of the queue's virtual time and its group's last place plus one over the weight; a run without a group takes the queue's
-virtual time, which is the place of what was claimed last. Leases that lapsed are taken over in the same call:
-`redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was asked to stop is cancelled.
-`lapsed` is how many these were, and `poisoned` names the tasks of those that failed, for whoever counts them; where an
-answer was lost, they may be missing. Paused queues give nothing. Each claim raises the epoch. The work of a call is
-bounded whatever the backlog. With `ageing`, a priority counts as one more for each `ageing` that its run has been due,
-though as no higher than that of the run before it in the same queue and of the same priority, so that among these the
-order stays; 64 priorities of a queue are looked at. `wait` is how long until something known becomes due: a future run,
-a window that opens, a lease that lapses, a pause that ends.
+**claim** returns at most `want` runs, in the order: priority (higher first), place, due time, id. Places are compared
+within a queue: of several queues whose first runs have the same priority, the one whose first is due first, or older,
+is next. What has become due joins the ready order within the call; what the call itself sets free, by dropping a run
+that others waited for, comes after what it had picked by then. *Place* is fair share as one number: given when a run
+becomes ready, it is the larger of the queue's virtual time and its group's last place plus one over the weight; a run
+without a group takes the queue's virtual time, which is the place of what was claimed last. Leases that lapsed are
+taken over in the same call: `redelivered`, crash count + 1; at the crash limit the run fails as poisoned; one that was
+asked to stop is cancelled. `lapsed` is how many these were, and `poisoned` names the tasks of those that failed, for
+whoever counts them; where an answer was lost, they may be missing. Paused queues give nothing. Each claim raises the
+epoch. The work of a call is bounded whatever the backlog. With `ageing`, a priority counts as one more for each
+`ageing` that its run has been due, though as no higher than that of the run before it in the same queue and of the same
+priority, so that among these the order stays; 64 priorities of a queue are looked at. `wait` is how long until
+something known becomes due: a future run, a window that opens, a lease that lapses, a pause that ends.
 
 **limits** A slot belongs to a run that is running; usage is the count of such runs, never a counter. A refused run is
 parked on the limit and costs nothing until there is room: a slot set free, or a window that opens; then the first in

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
 from dovetail.engines.sqlite.session import Session
@@ -14,7 +16,7 @@ ABOVE_ALL = -(2**63)
 
 
 class Ready(NamedTuple):
-    """A run that may be claimed; these sort in claim order."""
+    """A run that may be claimed; those of a queue sort in claim order."""
 
     priority: int
     place: float
@@ -43,26 +45,29 @@ def _queues(session: Session, first: str) -> list[str]:
 
 def first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
     """The first of all these queues together."""
-    found = [
-        Ready(priority, place, due, run_id, seq, queue, held, turn)
-        for queue in queues
-        for seq, priority, place, due, run_id, held, turn in session.all("ready", session.docket, queue, at_most)
-    ]
-    if len(queues) > 1:
-        found.sort()
-    return found[:at_most]
+    return _merged((_line_up(session, queue, at_most) for queue in queues), at_most)
 
 
 def first_aged(session: Session, queues: list[str], at_most: int, *, ageing: int) -> list[Ready]:
     """Likewise, but a priority counts as one more for each `ageing` that a run has been due."""
-    found = [
-        aged
-        for queue in queues
-        for priority in _levels(session, queue)
-        for aged in _line(session, queue, priority, at_most, ageing)
+    return _merged((_line_up_aged(session, queue, at_most, ageing) for queue in queues), at_most)
+
+
+def _merged(lines: Iterable[list[Ready]], at_most: int) -> list[Ready]:
+    """Always the first of one of the queues. A place means nothing beyond its queue, so there the due time decides."""
+    return list(islice(merge(*lines, key=lambda ready: (ready.priority, ready.due, ready.id)), at_most))
+
+
+def _line_up(session: Session, queue: str, at_most: int) -> list[Ready]:
+    return [
+        Ready(priority, place, due, run_id, seq, queue, held, turn)
+        for seq, priority, place, due, run_id, held, turn in session.all("ready", session.docket, queue, at_most)
     ]
-    found.sort()
-    return found[:at_most]
+
+
+def _line_up_aged(session: Session, queue: str, at_most: int, ageing: int) -> list[Ready]:
+    levels = _levels(session, queue)
+    return sorted(aged for level in levels for aged in _line(session, queue, level, at_most, ageing))
 
 
 def _levels(session: Session, queue: str) -> Iterator[int]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
 from dovetail.clock import VirtualClock
 from dovetail.engine import Engine
 from dovetail.model import NewRun
 from dovetail.testing.conformance.fixtures import Fixtures
 from dovetail.testing.conformance.vocabulary import (
+    HOUR,
+    LEASE,
     MINUTE,
+    SECOND,
     a_run,
     complete,
     complete_one_by_one,
@@ -108,3 +115,26 @@ class Fairness(Fixtures):
         assert started == ["a0", "a1", "a2"]
         await place(engine, *of_group("b", 1), a_run("alone"))
         assert keys(await take_once(engine)) == ["b0", "alone"]
+
+    async def test_places_say_nothing_of_another_queue(self, engine: Engine, clock: VirtualClock) -> None:
+        """They grow with what was claimed, so a queue of groups would be behind the others for ever."""
+        await place(engine, *of_group("a", 6, queue="x"))
+        await complete(engine, *await take_once(engine, 5))
+        clock.jump(SECOND)
+        await place(engine, *(a_run(f"{n}", queue="y") for n in range(3)))
+        assert await complete_one_by_one(engine, want=1) == ["a5", "0", "1", "2"]
+
+    @pytest.mark.parametrize("want", [1, 2, 10])
+    @pytest.mark.parametrize("ageing", [None, HOUR])
+    async def test_of_several_queues_the_one_whose_first_is_due_first_has_its_turn(
+        self, engine: Engine, clock: VirtualClock, want: int, ageing: timedelta | None
+    ) -> None:
+        await place(engine, *of_group("a", 3, queue="x"))
+        clock.jump(SECOND)
+        await place(engine, *(a_run(f"{n}", queue="y") for n in range(2)))
+        clock.jump(SECOND)
+        await place(engine, *of_group("b", 1, queue="x"), a_run("z", queue="z"), a_run("high", queue="z", priority=1))
+        order: list[str] = []
+        while claims := (await engine.claim("ann", want, lease=LEASE, ageing=ageing)).claims:
+            order += keys(claims)
+        assert order == ["high", "a0", "0", "1", "b0", "a1", "a2", "z"]

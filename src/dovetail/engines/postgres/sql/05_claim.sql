@@ -37,6 +37,7 @@ DECLARE
     parked_alike bigint;
     many_alike boolean := true; -- so far: it pays to look for them
     top_place double precision;
+    as_picked boolean; -- in an order that is not that of their places
     last_picked run;
     -- Without `beyond`, what comes before everything.
     beyond_priority bigint := COALESCE((beyond->>'priority')::bigint, -9223372036854775808);
@@ -99,22 +100,23 @@ BEGIN
             );
         END IF;
         EXIT WHEN picked IS NULL;
+        as_picked := ageing IS NOT NULL OR (cardinality(ready_queues) > 1 AND top_place > 0);
         SELECT * INTO last_picked FROM run WHERE run.ctid = picked[cardinality(picked)];
-        IF limited OR is_telling() OR ageing IS NOT NULL THEN
+        IF limited OR is_telling() OR as_picked THEN
             SELECT ids, parked INTO started_ids, parked_alike
-            FROM admit(of_docket, now, picked, holds_limits, ageing IS NOT NULL, many_alike);
+            FROM admit(of_docket, now, picked, holds_limits, as_picked, many_alike);
             IF started_ids IS NULL THEN
                 looked_at_all := false; -- somebody is at those limits: come again
                 EXIT;
             END IF;
-            holds_limits := holds_limits OR limited;
+            holds_limits := holds_limits OR limited OR top_place > 0;
             many_alike := many_alike AND (parked_alike IS NULL OR parked_alike >= 20);
             examined := examined + COALESCE(parked_alike, 0);
             PERFORM note_claimed(of_docket, each.queue, each.top) FROM (
                 SELECT run.queue, MAX(run.place) AS top FROM run
                 WHERE docket = of_docket AND run.id = ANY (started_ids) GROUP BY run.queue ORDER BY run.queue OFFSET 0
             ) AS each WHERE each.top > 0;
-            IF ageing IS NULL THEN
+            IF NOT as_picked THEN
                 RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false);
             ELSE
                 RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, false) AS started
@@ -150,7 +152,7 @@ BEGIN
         WHEN NOT looked_at_all OR has_work() THEN 0
         ELSE time_until_news(of_docket, now, of_queues, paused) END,
         news(of_docket), CASE WHEN cardinality(poisoned) > 0 THEN array_to_json(poisoned)::text END, NULL::bytea,
-        NULL::integer, last_picked.due, CASE WHEN claimed >= want THEN array_to_json(ready_queues)::text END,
+        NULL::integer, last_picked.due, CASE WHEN claimed >= want AND NOT as_picked THEN array_to_json(ready_queues)::text END,
         last_picked.priority, last_picked.id, lapses, last_picked.place::text, NULL::boolean, NULL::text;
 END
 $$;
@@ -220,8 +222,9 @@ BEGIN
 END
 $$;
 
--- The first runs of several queues beyond a place in claim order, in that order. Those that another claimer holds are passed over, so more are looked
--- at than are wanted.
+-- The first runs of several queues, always the first of one of them, without those before a place in claim order. A place
+-- in line means nothing beyond its queue, so that between queues the due time decides, then the id: a run is as late as the
+-- latest of those before it. Those that another claimer holds are passed over, so more are looked at than are wanted.
 CREATE OR REPLACE FUNCTION pick_across(
     of_docket bigint, of_queues text[], want bigint, beyond_priority bigint, beyond_place double precision,
     beyond_due bigint, beyond_id text
@@ -229,6 +232,8 @@ CREATE OR REPLACE FUNCTION pick_across(
 DECLARE
     depth bigint := want;
     seen bigint;
+    has_groups boolean := EXISTS (SELECT FROM share WHERE docket = of_docket); -- otherwise no run has a place
+    ids text[];
 BEGIN
     FOR round IN 1..4 LOOP
         SELECT COUNT(*) INTO seen FROM (
@@ -238,25 +243,41 @@ BEGIN
                 LIMIT depth
             ) AS first LIMIT depth
         ) AS ready;
-        SELECT array_agg(chosen.place ORDER BY number), bool_or(has_limits), MAX(at_place)
-        INTO places, some_limited, max_place FROM (
-            SELECT locked.address AS place, limits IS NOT NULL AS has_limits, locked.place AS at_place,
-                row_number() OVER (ORDER BY locked.priority, locked.place, locked.due, locked.id) AS number
-            FROM (
-                SELECT run.ctid AS address, run.* FROM run
-                WHERE run.docket = of_docket AND run.id = ANY (ARRAY(
-                    SELECT first.id FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
+        ids := CASE WHEN NOT has_groups THEN ARRAY(
+            SELECT first.id FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
+                SELECT id, priority, place, due FROM run
+                WHERE docket = of_docket AND queue = name AND state = 'queued'
+                    AND (priority, place, due, id) > (beyond_priority, beyond_place, beyond_due, beyond_id)
+                ORDER BY priority, place, due, id LIMIT depth
+            ) AS first
+            ORDER BY first.priority, first.place, first.due, first.id LIMIT depth
+        ) ELSE ARRAY(
+            SELECT ready.id FROM (
+                SELECT latest.*, MAX(latest.id) FILTER (WHERE latest.due = latest.latest_due) OVER (
+                    PARTITION BY latest.name, latest.priority, latest.latest_due ORDER BY latest.place, latest.due, latest.id
+                ) AS latest_id
+                FROM (
+                    SELECT name, first.*, MAX(first.due) OVER (
+                        PARTITION BY name, first.priority ORDER BY first.place, first.due, first.id
+                    ) AS latest_due
+                    FROM unnest(of_queues) AS name CROSS JOIN LATERAL (
                         SELECT id, priority, place, due FROM run
                         WHERE docket = of_docket AND queue = name AND state = 'queued'
                             AND (priority, place, due, id) > (beyond_priority, beyond_place, beyond_due, beyond_id)
                         ORDER BY priority, place, due, id LIMIT depth
                     ) AS first
-                    ORDER BY first.priority, first.place, first.due, first.id LIMIT depth
-                ))
-                ORDER BY run.priority, run.place, run.due, run.id LIMIT want
-                FOR UPDATE OF run SKIP LOCKED
-            ) AS locked WHERE locked.state = 'queued'
-        ) AS chosen;
+                ) AS latest
+            ) AS ready
+            ORDER BY ready.priority, ready.latest_due, ready.latest_id, ready.place, ready.due, ready.id LIMIT depth
+        ) END;
+        SELECT array_agg(locked.address ORDER BY locked.number), bool_or(locked.has_limits), MAX(locked.place)
+        INTO places, some_limited, max_place FROM (
+            SELECT run.ctid AS address, run.state, run.place, run.limits IS NOT NULL AS has_limits, pick.number
+            FROM unnest(ids) WITH ORDINALITY AS pick (id, number)
+            JOIN run ON run.docket = of_docket AND run.id = pick.id
+            ORDER BY pick.number LIMIT want
+            FOR UPDATE OF run SKIP LOCKED
+        ) AS locked WHERE locked.state = 'queued';
         EXIT WHEN places IS NOT NULL OR seen < depth;
         depth := depth * 4;
     END LOOP;
@@ -294,16 +315,29 @@ BEGIN
     -- Those that another claimer holds are passed over, so more are looked at than are wanted.
     FOR round IN 1..4 LOOP
         ids := ARRAY(
-            SELECT aged.id FROM (
-                SELECT first.id, first.place, first.due, MAX(line.level - GREATEST(now - first.due, 0) / ageing)
-                    OVER (PARTITION BY line.number ORDER BY first.place, first.due, first.id) AS counts_as
-                FROM unnest(line_queues, line_levels) WITH ORDINALITY AS line (queue, level, number)
-                CROSS JOIN LATERAL (
-                    SELECT run.id, run.place, run.due FROM run
-                    WHERE docket = of_docket AND run.queue = line.queue AND state = 'queued' AND priority = line.level
-                    ORDER BY run.place, run.due, run.id LIMIT depth
-                ) AS first
-            ) AS aged ORDER BY aged.counts_as, aged.place, aged.due, aged.id LIMIT depth
+            SELECT ready.id FROM (
+                SELECT latest.*, MAX(latest.id) FILTER (WHERE latest.due = latest.latest_due) OVER (
+                    PARTITION BY latest.queue, latest.counts_as, latest.latest_due
+                    ORDER BY latest.place, latest.due, latest.id
+                ) AS latest_id
+                FROM (
+                    SELECT aged.*, MAX(aged.due) OVER (
+                        PARTITION BY aged.queue, aged.counts_as ORDER BY aged.place, aged.due, aged.id
+                    ) AS latest_due
+                    FROM (
+                        SELECT line.queue, first.*, MAX(line.level - GREATEST(now - first.due, 0) / ageing)
+                            OVER (PARTITION BY line.number ORDER BY first.place, first.due, first.id) AS counts_as
+                        FROM unnest(line_queues, line_levels) WITH ORDINALITY AS line (queue, level, number)
+                        CROSS JOIN LATERAL (
+                            SELECT run.id, run.place, run.due FROM run
+                            WHERE docket = of_docket AND run.queue = line.queue AND state = 'queued'
+                                AND priority = line.level
+                            ORDER BY run.place, run.due, run.id LIMIT depth
+                        ) AS first
+                    ) AS aged
+                ) AS latest
+            ) AS ready
+            ORDER BY ready.counts_as, ready.latest_due, ready.latest_id, ready.place, ready.due, ready.id LIMIT depth
         );
         FOR n IN 1..cardinality(ids) LOOP
             SELECT ctid, state, place, limits IS NOT NULL AS is_limited INTO candidate FROM run

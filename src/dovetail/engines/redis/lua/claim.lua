@@ -213,12 +213,22 @@ end
 local look_into, first_ready
 do
     -- The ready runs of all queues, merged: of each queue a few are read, and more only when these are used up. The heads
-    -- are a heap, the first on top. A head is {entries, which of them is next, how many were read, queue, whether it is void,
-    -- priority}. When runs age, each priority of a queue has a head of its own.
+    -- are a heap of queues, the first on top. A head is {its lines, which of them is first, whether it is void}, a line
+    -- {entries, which of them is next, how many were read, queue, priority}. When runs age, each priority of a queue has a
+    -- line of its own.
 
-    local heads, heads_of = {}, {}
+    local heads, head_of = {}, {}
 
-    local function is_ahead(a, b) return comes_first(a[1][a[2]], b[1][b[2]]) end
+    local function front(line) return line[1][line[2]] end
+
+    -- A place means nothing beyond its queue, so that between queues the due time decides.
+    local function is_ahead(head, other)
+        local a, b = front(head[2]), front(other[2])
+        if a[1] ~= b[1] then return a[1] < b[1] end
+        if a[3] ~= b[3] then return a[3] < b[3] end
+        if a[4] ~= b[4] then return a[4] < b[4] end
+        return is_before(a[5], b[5])
+    end
 
     local function sift_up(head)
         local n = #heads + 1
@@ -246,6 +256,38 @@ do
         if #heads > 0 then sift_down(last) end
     end
 
+    local read_more
+    do
+        -- The entry as it counts by its age; but no higher than the one before it, so that among those of a priority the order stays.
+        local function aged(each, before)
+            local due = each[3] == 0 and each[4] - 1e17 or each[4]
+            each[1] = math.max(before, each[1] - math.floor(math.max(now - due, 0) / ageing))
+            return each
+        end
+
+        local function members_of(line, count)
+            local set, from, level = key('ready', line[4]), line[3], line[5]
+            if level then return call('ZRANGEBYSCORE', set, level, level, 'WITHSCORES', 'LIMIT', from, count) end
+            return call('ZRANGE', set, from, from + count - 1, 'WITHSCORES')
+        end
+
+        -- Read the next members of a line; whether there are any.
+        function read_more(line, count)
+            local before, entries = line[1] and line[1][#line[1]][1] or -math.huge, {}
+            local members = members_of(line, count)
+            for n = 1, #members, 2 do
+                local each = entry(tonumber(members[n + 1]), members[n], line[4])
+                if ageing then
+                    each[7] = members[n]
+                    before = aged(each, before)[1]
+                end
+                entries[#entries + 1] = each
+            end
+            line[1], line[2], line[3] = entries, 1, line[3] + #entries
+            return #entries > 0
+        end
+    end
+
     -- The priorities that a queue has, negated, the highest first.
     local function levels_of(queue)
         local levels, after = {}, '-inf'
@@ -257,43 +299,24 @@ do
         return levels
     end
 
-    -- The entry as it counts by its age; but no higher than the one before it, so that among those of a priority the order stays.
-    local function aged(each, before)
-        local due = each[3] == 0 and each[4] - 1e17 or each[4]
-        each[1] = math.max(before, each[1] - math.floor(math.max(now - due, 0) / ageing))
-        return each
-    end
-
-    local function members_of(head, count)
-        local set, from, level = key('ready', head[4]), head[3], head[6]
-        if level then return call('ZRANGEBYSCORE', set, level, level, 'WITHSCORES', 'LIMIT', from, count) end
-        return call('ZRANGE', set, from, from + count - 1, 'WITHSCORES')
-    end
-
-    -- Read the next members of a queue; whether there are any.
-    local function read_more(head, count)
-        local before, entries = head[1] and head[1][#head[1]][1] or -math.huge, {}
-        local members = members_of(head, count)
-        for n = 1, #members, 2 do
-            local each = entry(tonumber(members[n + 1]), members[n], head[4])
-            if ageing then
-                each[7] = members[n]
-                before = aged(each, before)[1]
-            end
-            entries[#entries + 1] = each
+    -- Find out which of the lines of a queue is first; whether there is one.
+    local function line_up(head)
+        head[2] = nil
+        for _, line in ipairs(head[1]) do
+            if front(line) and (not head[2] or comes_first(front(line), front(head[2]))) then head[2] = line end
         end
-        head[1], head[2], head[3] = entries, 1, head[3] + #entries
-        return #entries > 0
+        return head[2]
     end
 
     function look_into(queue, count)
-        for _, head in ipairs(heads_of[queue] or {}) do head[5] = true end
-        heads_of[queue] = {}
+        if head_of[queue] then head_of[queue][3] = true end
+        local head = { {}, nil, false }
+        head_of[queue] = head
         for _, level in ipairs(ageing and levels_of(queue) or { false }) do
-            local head = { nil, nil, 0, queue, false, level }
-            table.insert(heads_of[queue], head)
-            if read_more(head, count) then sift_up(head) end
+            local line = { nil, nil, 0, queue, level }
+            if read_more(line, count) then table.insert(head[1], line) end
         end
+        if line_up(head) then sift_up(head) end
     end
 
     -- The first of all queues together, in claim order.
@@ -301,13 +324,14 @@ do
         local found = {}
         while #found < at_most and #heads > 0 do
             local head = heads[1]
-            if head[5] then
+            if head[3] then
                 drop_top()
             else
-                found[#found + 1] = head[1][head[2]]
-                head[2] = head[2] + 1
-                local has_more = head[1][head[2]] or (#found < at_most and read_more(head, math.min(2 * head[3], at_most - #found)))
-                if has_more then sift_down(head) else drop_top() end
+                local line = head[2]
+                found[#found + 1] = front(line)
+                line[2] = line[2] + 1
+                if not front(line) and #found < at_most then read_more(line, math.min(2 * line[3], at_most - #found)) end
+                if line_up(head) then sift_down(head) else drop_top() end
             end
         end
         return found
