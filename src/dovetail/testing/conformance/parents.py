@@ -230,6 +230,12 @@ class Parents(Fixtures):
             with pytest.raises(UnknownParent):
                 await place(engine, a_run("child", after=(reference,)))
 
+    async def test_a_parent_that_fell_with_its_batch_and_is_not_kept_is_unknown(self, engine: Engine) -> None:
+        await fail(engine, await start_one(engine, a_run("fallen")))
+        fleeting = a_run("fleeting", after=("fallen",), retention=AT_ONCE)
+        with pytest.raises(UnknownParent, match="fleeting"):
+            await place(engine, fleeting, a_run("child", after=("fleeting",)))
+
     async def test_a_parent_that_comes_later_in_the_batch_is_unknown(self, engine: Engine) -> None:
         with pytest.raises(UnknownParent):
             await place(engine, a_run("child", after=("parent",)), a_run("parent"))

@@ -19,7 +19,7 @@ local function parent_of(reference)
     local run = run_of(reference)
     if run and not is_past(run) then return run end
     run = newest[reference] and run_of(newest[reference])
-    if run then return run end
+    if run and not is_past(run) then return run end
     local ids = named(reference, 20)
     fetch(ids)
     for _, id in ipairs(ids) do
