@@ -14,7 +14,7 @@ from typing import Any, get_overloads
 import pytest
 
 import dovetail
-from dovetail import codec, errors, instrumentation, sync, testing
+from dovetail import codec, errors, instrumentation, model, sync, testing
 from dovetail.clock import SYSTEM_CLOCK
 from dovetail.engine import interface
 from dovetail.observe import logs
@@ -31,7 +31,7 @@ WHOLE = (
 """Classes of which every public member is described."""
 HOOKS = {name for name in vars(dovetail.Behavior) if not name.startswith("_")}
 HOMES: dict[Path, tuple[ModuleType, ...]] = {
-    API: (dovetail, codec, testing, instrumentation, logs),
+    API: (dovetail, codec, testing, instrumentation, logs, model),
     REFERENCE / "sync.md": (sync,),
 }
 """Where the names of a page are to be found."""
@@ -102,6 +102,13 @@ def test_every_public_member_is_described(page: Path, name: str) -> None:
     }
     # The hooks of a behavior are described once, with their base.
     assert members - told - (set() if name == "Behavior" else HOOKS) == set()
+
+
+@pytest.mark.parametrize("noun", [model.Run, model.AttemptError, model.Failure])
+def test_every_field_of_a_record_is_described(noun: type) -> None:
+    stub = described()[noun.__name__]
+    told = [ast.unparse(each.target) for each in stub.body if isinstance(each, ast.AnnAssign)]
+    assert told == list(noun.__annotations__)
 
 
 @pytest.mark.parametrize(("stub", "real"), [each[1:] for each in FUNCTIONS], ids=[each[0] for each in FUNCTIONS])
