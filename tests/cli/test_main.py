@@ -158,3 +158,14 @@ async def test_control_c_is_quiet(docket: Docket, url: str, dovetail: Commands) 
     watching.send_signal(signal.SIGINT)
     _, errors = watching.communicate(timeout=60)
     assert (watching.returncode, errors) == (130, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("command", [("doctor",), ("top", "--once")])
+def test_what_an_encoding_does_not_have_is_escaped(command: tuple[str, ...], encoding: str, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'narrow.db'}"
+    assert run_apart("tasks", "trace", "--url", place).code == 0
+    assert run_apart("pause", "default", "--reason", "€ 5 \u2192 6", "--url", place).code == 0
+    said = run_apart(*command, "--url", place, PYTHONIOENCODING=encoding)
+    assert (said.code, said.err) == (3 if command == ("doctor",) else 0, "")
+    assert r"\u20ac 5" in said.out

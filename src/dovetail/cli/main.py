@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -98,6 +99,7 @@ def main() -> None:
     Surroundings.is_command_alone = True
     # What a command has to say it prints. Only a worker logs, and sets that up itself.
     logging.getLogger("dovetail").addHandler(logging.NullHandler())
+    _write_whatever_the_encoding()
     try:
         app()
     except (DovetailError, ModuleNotFoundError) as error:
@@ -113,6 +115,13 @@ def main() -> None:
         _drop_what_is_left()
         typer.echo(f"dovetail: {shown(error.strerror or error)}", err=True)
         sys.exit(1)
+
+
+def _write_whatever_the_encoding() -> None:
+    """Escape what a terminal or a pipe cannot take, an arrow in ASCII say, rather than fail for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None, where there is no such stream
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _drop_what_is_left() -> None:
