@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dovetail.cli.output import fitting, many, shown
+from dovetail.cli.output import many, shown
 from dovetail.cli.times import ago, duration, length, local, moment, relative
 from dovetail.errors import InvalidArgument
 
@@ -86,14 +86,6 @@ def test_a_moment_is_shown_with_its_zone() -> None:
     assert local(NOW).startswith("2030-01-31 ")
     assert local(NOW).split()[2]
     assert length(timedelta()) == "0 s"
-
-
-def test_columns_that_do_not_fit_give_way_but_the_first() -> None:
-    assert fitting([10, 20, 5], 40) == [10, 20, 5]
-    assert fitting([36, 40, 9], 60) == [36, 15, 9]
-    assert fitting([36, 40, 30], 40) == [24, 8, 8]
-    assert fitting([300], 80) == [80]
-    assert fitting([3, 3], 2) == [3, 3]
 
 
 def test_text_is_shown_on_one_line_and_numbers_with_their_noun() -> None:

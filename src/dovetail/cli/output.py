@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
+from dovetail.cli.columns import Column, fitting
 from dovetail.observe.text import escaped
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ UNBOUNDED = 10_000
 
 GAP = 2
 """Between two columns."""
-NARROWEST = 8
-"""What is left of a column that has to give way."""
 
 
 class _Console:
@@ -77,24 +76,42 @@ def shown(value: object) -> str:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table, as wide as the terminal allows. A column in which nothing stands is left out."""
+    cells = [["" if cell is None else shown(cell) for cell in row] for row in rows]
+    kept = [place for place in range(len(headings)) if any(row[place] for row in cells)]
+    headings = [headings[place] for place in kept]
+    cells = [[row[place] for place in kept] for row in cells]
+    columns = [_column(heading, below) for heading, *below in zip(headings, *cells, strict=True)]
+    widths = fitting(columns, _width() - GAP * len(columns))
+    if widths is None:
+        _print_one_below_the_other(headings, cells)
+    else:
+        _print_side_by_side(headings, cells, columns, widths)
+
+
+def _column(heading: str, cells: Sequence[str]) -> Column:
     from rich.cells import cell_len
+
+    widest = max(map(cell_len, cells))
+    is_number = all(cell.replace(",", "").isdecimal() for cell in cells if cell)
+    return Column(max(widest, cell_len(heading)), widest, is_number)
+
+
+def _print_side_by_side(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], columns: Sequence[Column], widths: Sequence[int]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [["" if cell is None else shown(cell) for cell in row] for row in rows]
-    kept = [place for place in range(len(headings)) if any(row[place] for row in cells)]
-    natural = [max(cell_len(headings[place]), *(cell_len(row[place]) for row in cells)) for place in kept]
     table = Table(box=None, header_style="bold", padding=(0, GAP, 0, 0), pad_edge=False)
-    for place, width in zip(kept, fitting(natural, _width() - GAP * len(kept)), strict=True):
-        is_number = all(row[place].replace(",", "").isdecimal() for row in cells if row[place])
+    for place, (heading, column, width) in enumerate(zip(headings, columns, widths, strict=True)):
         # The first column names what the row is about: it is folded rather than cut off.
         table.add_column(
-            headings[place], justify="right" if is_number and place > 0 else "left", no_wrap=place > 0, width=width,
+            heading, justify="right" if column.is_number and place > 0 else "left", no_wrap=place > 0, width=width,
             overflow="fold" if place == 0 else "ellipsis",
         )  # fmt: skip
-    for row in cells:
-        table.add_row(*(Text(row[place]) for place in kept))
+    for row in rows:
+        table.add_row(*map(Text, row))
     # A console of the table's own width: the other one would squeeze into 80 columns what goes into a pipe.
     printer = Console(width=_width(), force_terminal=console.is_terminal, highlight=False)
     with printer.capture() as printed:
@@ -103,14 +120,14 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         typer.echo(line.rstrip())
 
 
-def fitting(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of columns that fit: the widest give way first, and the first column last of all."""
-    fitted = [min(width, max(room, NARROWEST)) for width in widths]
-    while sum(fitted) > room and any(width > NARROWEST for width in fitted):
-        others = max(range(1, len(fitted)), key=fitted.__getitem__, default=0)
-        widest = others if fitted[others] > NARROWEST else 0
-        fitted[widest] -= 1
-    return fitted
+def _print_one_below_the_other(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """What no terminal of this width can show side by side."""
+    widest = max(map(len, headings[1:]), default=0)
+    for name, *row in rows:
+        typer.echo(name)
+        for heading, cell in zip(headings[1:], row, strict=True):
+            if cell:
+                typer.echo(f"  {heading.lower():<{widest}}  {cell}")
 
 
 def _width() -> int:
