@@ -15,7 +15,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
@@ -46,6 +46,9 @@ from dovetail.model import PENDING, EventKind, Hold, HoldKind, Page, Run, RunQue
 from dovetail.observe.tracing import in_background
 from dovetail.tasks import Task, TaskFunction
 
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
+
 __all__ = [
     "LiteralOperator",
     "Operator",
@@ -66,6 +69,11 @@ RECONNECT = 1.0
 Condition = Callable[[Execution[Any]], bool]
 
 
+def prefix_of(name: str, url: str) -> str:
+    """A docket's name, as one puts it before names of one's own. In a cluster, what begins with it is in one slot."""
+    return f"{{{name}}}" if "+cluster" in url.partition("://")[0] else name
+
+
 class StrikeList:
     """The strikes of a docket, followed as they are laid and restored. Without a URL it is this program's alone."""
 
@@ -74,6 +82,7 @@ class StrikeList:
         url: str | None = None,
         name: str = "docket",
         enable_internal_instrumentation: bool = False,
+        credential_provider: CredentialProvider | None = None,
         *,
         codec: str | Codec | None = None,
         signing: Keyring | None = None,
@@ -83,6 +92,7 @@ class StrikeList:
         self.url = url
         self.name = checks.text(name, "name")
         self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.credential_provider = credential_provider
         chosen = codec or os.environ.get("DOVETAIL_CODEC") or "json"
         self._codec = codec_named(chosen, signing=signing) if isinstance(chosen, str) else chosen
         self._clock = clock
@@ -107,12 +117,14 @@ class StrikeList:
             self._make_engine(url)  # a wrong URL is refused here
 
     def _make_engine(self, url: str) -> Engine:
-        engine = engine_for(url, self.name, clock=self._clock, durability="durable")
+        engine = engine_for(
+            url, self.name, clock=self._clock, durability="durable", credential_provider=self.credential_provider
+        )
         return show_calls(engine, url, self.name) if self.enable_internal_instrumentation else engine
 
     @property
     def prefix(self) -> str:
-        return self.name
+        return prefix_of(self.name, self.url or "")
 
     @property
     def strike_key(self) -> str:

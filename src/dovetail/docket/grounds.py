@@ -31,7 +31,7 @@ from dovetail.model import (
     Run,
     RunQuery,
 )
-from dovetail.strikelist import StrikeList
+from dovetail.strikelist import StrikeList, prefix_of
 from dovetail.tasks import (
     Drafter,
     Task,
@@ -45,6 +45,7 @@ from dovetail.telemetry import DocketTelemetry
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+    from redis.credentials import CredentialProvider
 
     from dovetail.docket import Docket
 
@@ -68,6 +69,7 @@ class Grounds:
         durability: str | None = None,
         codec: str | None = None,
         signing: Keyring | None = None,
+        credential_provider: CredentialProvider | None = None,
         clock: Clock = SYSTEM_CLOCK,
         middleware: Iterable[Middleware] = (),
     ) -> None:
@@ -84,6 +86,7 @@ class Grounds:
         if keyring is not None and not isinstance(keyring, Keyring):
             raise InvalidType(f"signing must be a Keyring of dovetail.codec, not {type(keyring).__name__}")
         self.enable_internal_instrumentation = enable_internal_instrumentation
+        self.credential_provider = credential_provider
         self.clock = clock
         self.hooks = Hooks(middleware)
         self.codec: Codec = codec_named(_setting(codec, "DOVETAIL_CODEC", "json"), signing=signing)
@@ -105,7 +108,10 @@ class Grounds:
         return f"<Docket {self.name!r} at {redacted(self.url)!r}>"
 
     def _make_engine(self) -> Engine:
-        engine = engine_for(self.url, self.name, clock=self.clock, durability=self._durability)
+        engine = engine_for(
+            self.url, self.name, clock=self.clock, durability=self._durability,
+            credential_provider=self.credential_provider,
+        )  # fmt: skip
         return show_calls(engine, self.url, self.name) if self.enable_internal_instrumentation else engine
 
     def _refuse_archive(self, retention: Retention | None, name: str) -> None:
@@ -165,19 +171,20 @@ class Grounds:
     @property
     def prefix(self) -> str:
         """The name, as programs put it before names of their own. In a cluster, what begins with it is in one slot."""
-        return f"{{{self.name}}}" if "+cluster" in self.url.partition("://")[0] else self.name
+        return prefix_of(self.name, self.url)
 
     def key(self, suffix: str) -> str:
         """A name for a key of your own, beside those of the docket."""
         return f"{self.prefix}:{suffix}"
 
     def redis(self) -> AbstractAsyncContextManager[Redis]:
-        """A client to the Redis or Valkey server that keeps this docket, for keys of your own."""
+        """A client to the Redis or Valkey server that keeps this docket, for keys of your own. On memory:// it leads to
+        a Redis within the process."""
         engine = self.engine
         if not isinstance(engine, Lends):
             raise UsageError(
-                f"redis() needs a docket in Redis or Valkey, and this one is kept at {redacted(self.url)}; keep what is"
-                " yours in that store, with a connection of your own"
+                f"redis() needs a docket in Redis, Valkey or memory, and this one is kept at {redacted(self.url)}; keep"
+                " what is yours in that store, with a connection of your own"
             )
         return engine.client()
 

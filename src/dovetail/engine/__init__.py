@@ -9,6 +9,7 @@ from dovetail.engine.interface import (
     Lends,
     Mends,
     Plans,
+    SignsIn,
     Transaction,
     Transacts,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Lends",
     "Mends",
     "Plans",
+    "SignsIn",
     "Transaction",
     "Transacts",
 ]

@@ -226,6 +226,15 @@ class Lends(Protocol):
         ...
 
 
+@runtime_checkable
+class SignsIn(Protocol):
+    """An engine whose server can be told by a provider, and not by the URL, who is asking."""
+
+    def sign_in_with(self, provider: Any) -> None:
+        """Ask the provider anew before every connection. To be called before the engine is opened."""
+        ...
+
+
 class Transaction(Protocol):
     """A transaction in which a task writes. What it wrote counts with the verdict, or not at all."""
 

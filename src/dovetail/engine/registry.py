@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from dovetail.clock import Clock
-from dovetail.engine.interface import Engine
-from dovetail.errors import InvalidType, InvalidURL
+from dovetail.engine.interface import Engine, SignsIn
+from dovetail.errors import InvalidType, InvalidURL, UsageError
 
 GROUP = "dovetail.engines"
 _OPTION = re.compile(r"([?&])([^=&#@]*)=([^&]*)")
@@ -19,10 +19,22 @@ _SECRET = re.compile(r"passw|passphrase|pwd|secret|token", re.IGNORECASE)
 """Found in the name of an option whose value is never shown."""
 
 
-def engine_for(url: str, docket: str, *, clock: Clock, durability: str, **options: Any) -> Engine:
+def engine_for(
+    url: str, docket: str, *, clock: Clock, durability: str, credential_provider: Any = None, **options: Any
+) -> Engine:
     """The engine that keeps a docket at this URL, not open yet."""
-    make: Any = _factory(_scheme(url), url)
-    return make(url, docket, clock=clock, durability=durability, **options)
+    scheme = _scheme(url)
+    make: Any = _factory(scheme, url)
+    engine: Engine = make(url, docket, clock=clock, durability=durability, **options)
+    # What is in memory asks nobody who they are: a program's tests may put a docket there that signs in elsewhere.
+    if credential_provider is not None and scheme != "memory":
+        if not isinstance(engine, SignsIn):
+            raise UsageError(
+                f"credential_provider needs a docket in Redis or Valkey, and this one is kept at {redacted(url)}; leave"
+                " it out, and give the credentials in the URL"
+            )
+        engine.sign_in_with(credential_provider)
+    return engine
 
 
 def redacted(url: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 import dovetail.docket
 from dovetail import checks
@@ -28,6 +28,9 @@ from dovetail.sync.schedules import Schedules
 from dovetail.tasks import TaskCall, TaskFunction
 from dovetail.tasks.flow import Options, UniqueOptions
 from dovetail.why import Why
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -108,13 +111,14 @@ class Docket:
         durability: str | None = None,
         codec: str | None = None,
         signing: Keyring | None = None,
+        credential_provider: CredentialProvider | None = None,
         clock: Clock = SYSTEM_CLOCK,
         middleware: Iterable[Middleware] = (),
     ) -> None:
         self._docket = CarriedDocket(
             name, url, heartbeat_interval, missed_heartbeats, execution_ttl, enable_internal_instrumentation,
-            retention=retention, durability=durability, codec=codec, signing=signing, clock=clock,
-            middleware=middleware,
+            retention=retention, durability=durability, codec=codec, signing=signing,
+            credential_provider=credential_provider, clock=clock, middleware=middleware,
         )  # fmt: skip
         self._is_entered = False
         # Connections of a docket that nobody can reach any more are of no use. At exit the portal sees to it.

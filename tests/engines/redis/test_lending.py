@@ -89,9 +89,9 @@ def test_a_loop_that_only_visits_leaves_nothing_open(valkey: Server):
     asyncio.run(main())
 
 
-async def test_another_store_says_that_it_is_none():
-    async with Docket("tests", "memory://") as docket:
-        with pytest.raises(UsageError, match=r"redis\(\) needs a docket in Redis or Valkey, .* memory://"):
+async def test_another_store_says_that_it_is_none(tmp_path: Path):
+    async with Docket("tests", f"sqlite:///{tmp_path}/tests.db") as docket:
+        with pytest.raises(UsageError, match=r"redis\(\) needs a docket in Redis, Valkey or memory, .* sqlite:"):
             docket.redis()
 
 

@@ -112,7 +112,12 @@ class RedisEngine:
         self._branches.clear()
 
     def twin(self) -> RedisEngine:
-        return RedisEngine(self._url, self._name, clock=self._clock, durability=self._durability)
+        twin = RedisEngine(self._url, self._name, clock=self._clock, durability=self._durability)
+        twin._location = self._location
+        return twin
+
+    def sign_in_with(self, provider: Any) -> None:
+        self._location = self._location.signed_in_with(provider)
 
     async def migrate(self, to: int | None = None) -> int:
         """There is nothing to bring up: keys come with the first run."""

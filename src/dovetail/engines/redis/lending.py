@@ -47,7 +47,7 @@ async def _client_to(location: Location) -> AsyncGenerator[Client]:
     asked = {"username": options.pop("sentinel_username", None), "password": options.pop("sentinel_password", None)}
     ways: dict[str, Any] = {"socket_connect_timeout": CONNECTING, "socket_keepalive": True}
     ways |= {"ssl": True, **options} if location.tls else {}
-    rights: dict[str, Any] = {"username": location.username, "password": location.password}
+    rights = location.rights
     async with AsyncExitStack() as stack:
         if location.kind == "cluster":
             client = RedisCluster(startup_nodes=[ClusterNode(*host) for host in location.hosts], **rights, **ways)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from dovetail.engine.registry import redacted
-from dovetail.errors import InvalidURL
+from dovetail.errors import InvalidType, InvalidURL
+
+if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
 
 PORT, SENTINEL_PORT = 6379, 26379
 MOST_DATABASES = 2**31 - 1
@@ -38,6 +41,26 @@ class Location:
     prefix: str = ""
     replicas: int = 1  # that have to confirm, if durability asks for it
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    provider: CredentialProvider | None = field(default=None, repr=False)  # in place of a name and a password
+
+    @property
+    def rights(self) -> dict[str, Any]:
+        """Who is asking, as the driver is told it. A provider is asked anew for each connection."""
+        if self.provider is not None:
+            return {"credential_provider": self.provider}
+        return {"username": self.username, "password": self.password}
+
+    def signed_in_with(self, provider: Any) -> Location:
+        if not hasattr(provider, "get_credentials"):
+            raise InvalidType(
+                "credential_provider must be a CredentialProvider of redis-py, with a method get_credentials(), not"
+                f" {type(provider).__name__}"
+            )
+        if self.username is not None or self.password is not None:
+            raise InvalidURL(
+                f"url {self.shown!r} holds credentials, and so does credential_provider: give one of them, not both"
+            )
+        return replace(self, provider=provider)
 
     def root(self, docket: str) -> str:
         """What all keys of a docket begin with. The braces keep them in one slot of a cluster."""

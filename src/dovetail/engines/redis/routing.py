@@ -21,6 +21,7 @@ from dovetail.errors import EngineUnavailable
 
 CONNECTING = 3.0
 """Seconds for a connection to be made."""
+_OF_DRIVER = (driver.RedisError, OSError, EOFError)
 OLDEST_REDIS, OLDEST_VALKEY = (6, 2), (7, 2)
 
 
@@ -150,20 +151,24 @@ class Route:
             raise EngineUnavailable(
                 f"{self._location.shown} did not answer within {within:.0f} s; is the host right, and up?"
             ) from None
-        except BaseException:
+        except BaseException as error:
             await connection.disconnect(nowait=True)
-            raise
+            if self._location.provider is None or not isinstance(error, Exception) or isinstance(error, _OF_DRIVER):
+                raise
+            raise EngineUnavailable(
+                f"{self._location.shown}: the credential provider gave no credentials ({type(error).__name__}: {error})"
+            ) from error
         return Wire(connection)
 
     def _at(self, where: tuple[str, int] | str, *, is_sentinel: bool = False) -> AbstractConnection:
         location, options = self._location, dict(self._location.options)
-        username, password, db = location.username, location.password, location.db
-        asked_name, asked_password = options.pop("sentinel_username", None), options.pop("sentinel_password", None)
+        rights, db = location.rights, location.db
+        asked = {"username": options.pop("sentinel_username", None), "password": options.pop("sentinel_password", None)}
         if is_sentinel:
-            username, password, db = asked_name, asked_password, 0
+            rights, db = asked, 0
         common: dict[str, Any] = {
-            "db": db, "username": username, "password": password, "protocol": 2, "socket_timeout": None,
-            "socket_connect_timeout": CONNECTING, "retry": Retry(NoBackoff(), 0),
+            "db": db, "protocol": 2, "socket_timeout": None, "socket_connect_timeout": CONNECTING,
+            "retry": Retry(NoBackoff(), 0), **rights,
         }  # fmt: skip
         if isinstance(where, str):
             return UnixDomainSocketConnection(path=where, **common)

@@ -1,5 +1,6 @@
 """The SQLite engine: a file, or memory."""
 
 from dovetail.engines.sqlite.engine import SqliteEngine
+from dovetail.engines.sqlite.memory import MemoryEngine
 
-__all__ = ["SqliteEngine"]
+__all__ = ["MemoryEngine", "SqliteEngine"]

@@ -109,10 +109,8 @@ class SqliteEngine:
         if store is not None:
             await self._in_thread(partial(STORES.release, store))
 
-    def twin(self) -> SqliteEngine:
-        return SqliteEngine(
-            self._url, self._name, clock=self._clock, durability=self._durability, lane=f"{self._lane}'"
-        )
+    def twin(self) -> Self:
+        return type(self)(self._url, self._name, clock=self._clock, durability=self._durability, lane=f"{self._lane}'")
 
     async def migrate(self, to: int | None = None) -> int:
         if self._store is None:
