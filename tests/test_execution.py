@@ -452,6 +452,13 @@ async def test_a_deadline_that_has_passed_ends_the_wait_at_once(docket: Docket):
         await soon(execution.get_result(deadline=datetime.now(UTC) - AN_HOUR))
 
 
+async def test_what_is_over_is_told_to_one_who_has_no_time_to_wait(docket: Docket, worker: Worker):
+    execution = await docket.add(greet)()
+    await soon(worker.run_until_finished())
+    assert await soon(execution.get_result(timeout=timedelta())) == "hello nobody"
+    assert await soon(execution.get_result(deadline=datetime.now(UTC) - AN_HOUR)) == "hello nobody"
+
+
 async def test_a_timeout_and_a_deadline_do_not_go_together(docket: Docket):
     execution = await docket.add(greet)()
     with pytest.raises(ValueError, match="both timeout and deadline"):

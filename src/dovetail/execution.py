@@ -47,6 +47,8 @@ R = TypeVar("R")
 ExecutionState = State
 """The states of a run, by docket's name for them."""
 
+LOOKING = 2.0
+"""Seconds that a look at what is there may take, even for one who has no time to wait."""
 HINT_SETTLES = 0.2
 """Seconds that the news may take to follow the hint that there is some."""
 LOOK_AGAIN = 2.0
@@ -257,24 +259,33 @@ class Execution(Refers, Generic[R]):
     # Waiting
 
     async def get_result(self, *, timeout: timedelta | None = None, deadline: datetime | None = None) -> R:
-        """Wait until the run is over and return its result, or raise what it failed with."""
+        """Wait until the run is over and return its result, or raise what it failed with.
+
+        The time limit is for waiting: of a run that is over already the result is told even if there is none left.
+        """
         seconds = _seconds_left(timeout, deadline)
+        until = None if seconds is None else asyncio.get_running_loop().time() + seconds
         try:
-            async with asyncio.timeout(seconds):
-                run = await self._wait_for_end()
+            async with asyncio.timeout(None if seconds is None else max(seconds, LOOKING)):
+                run = await self._if_over()
+            if run is None:
+                async with asyncio.timeout_at(until):
+                    run = await self._wait_for_end()
         except ResultExpired:
             raise
         except TimeoutError:
-            raise TimeoutError(f"Timeout waiting for execution {self._key!r}") from None
+            raise TimeoutError(f"Timeout waiting for execution {self._key!r} to complete") from None
         return self._outcome(run)
 
-    async def _wait_for_end(self) -> Run:
+    async def _if_over(self) -> Run | None:
+        """The run, if it is over already."""
         state, error = self.state, self.error
         await self.sync()
-        if self.run is not None and self.run.state.is_terminal:
-            return self.run
         if self.run is None and state.is_terminal:
             raise self._gone(state, error)
+        return self.run if self.run is not None and self.run.state.is_terminal else None
+
+    async def _wait_for_end(self) -> Run:
         # Subscribe first, then read, then wait: an end in between is seen by the read.
         async with self._docket.engine.watch(Topic(EventKind.STATE, self._key)) as events:
             last: Run | None = None
@@ -291,7 +302,7 @@ class Execution(Refers, Generic[R]):
                     if ended.state.is_terminal:
                         return ended
                 if run is None and event is None:
-                    raise self._gone(state, error)
+                    raise self._expired()
 
     async def _ended(self, event: Event, last: Run) -> Run:
         """A run that is over, or back at work. The end itself comes with its event, in case the record is not kept."""
