@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import pytest
 from cronsim import CronSimError
@@ -15,6 +16,7 @@ from dovetail.errors import InvalidArgument
 from dovetail.execution import schedule_many
 from dovetail.worker import default_fallback_task
 from tests.by_hand import finish
+from tests.waiting import soon
 
 NAMES = {
     "dovetail": "Agenda CallArgument ConcurrencyLimit Cooldown Cron CurrentDocket CurrentExecution CurrentWorker"
@@ -54,6 +56,38 @@ def test_an_expression_that_cannot_be_is_an_error_of_cronsim_too(expression: str
     with pytest.raises(CronSimError) as caught:
         Cron(expression)
     assert isinstance(caught.value, InvalidArgument)
+
+
+def shortly() -> datetime:
+    return datetime.now(UTC) + timedelta(milliseconds=10)
+
+
+class Impatient(Cron):
+    def next_time(self) -> datetime:  # pyright: ignore[reportIncompatibleMethodOverride]  # as docket declares it
+        return shortly()
+
+
+async def test_a_subclass_of_cron_may_override_next_time_as_docket_declares_it(docket: Docket, worker: Worker):
+    runs: list[str] = []
+
+    async def report(cron: Cron = Impatient("0 9 1 1 *")) -> None:
+        runs.append(cron.expression)
+
+    docket.register(report)
+    await soon(worker.run_at_most({"report": 2}))
+    assert runs == ["0 9 1 1 *"] * 2
+
+
+async def test_a_test_may_put_another_next_time_in_place(docket: Docket, worker: Worker):
+    runs: list[str] = []
+
+    async def report(cron: Cron = Cron("0 9 1 1 *")) -> None:
+        runs.append(cron.expression)
+
+    docket.register(report)
+    with patch.object(Cron, "next_time", side_effect=shortly):
+        await soon(worker.run_at_most({"report": 2}))
+    assert runs == ["0 9 1 1 *"] * 2
 
 
 def test_a_duration_is_formatted_from_seconds():

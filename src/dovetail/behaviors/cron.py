@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from inspect import signature
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -78,6 +79,13 @@ class Cron(Perpetual):
             why = str(error) or "no date ever matches it"
             raise InvalidExpression(f"the cron expression {self.expression!r} cannot be used: {why}") from None
 
+    def _following(self, moment: datetime) -> datetime:
+        """The next time after this one. One who has put a `next_time()` of their own in place, as docket's users do
+        to try a task, may leave the parameter out, and decides alone."""
+        if "after" in signature(self.next_time).parameters:
+            return self.next_time(moment)
+        return self.next_time()
+
     def _times(self, start: datetime) -> Iterator[datetime]:
         local = start.astimezone(self.tz)
         if not self._is_fixed:
@@ -91,7 +99,7 @@ class Cron(Perpetual):
         return not any(field.startswith("*") for field in self.expression.split()[:-3])
 
     def seed(self, now: datetime) -> Due | None:
-        return self.next_time(now) if self.automatic else None
+        return self._following(now) if self.automatic else None
 
     def plan(self, draft: NewRun, arguments: Arguments) -> NewRun:
         """The run takes along which slot it is for: a retry moves its time."""
@@ -105,9 +113,9 @@ class Cron(Perpetual):
         now = from_microseconds(attempt.clock.microseconds())
         # Of a run that was tried again only the slot tells when it began.
         began = slot if attempt.number > 1 else max(now - outcome.took, slot)
-        following = self.next_time(slot if self.misfire == "all" else began)
+        following = self._following(slot if self.misfire == "all" else began)
         overlapped = began < following <= now
-        return self.next_time(now) if overlapped and self.overlap == "skip" else following
+        return self._following(now) if overlapped and self.overlap == "skip" else following
 
 
 def slot_of(claim: Claim) -> datetime:
