@@ -37,6 +37,7 @@ ON_EVERY_STORE = (
     "tests/test_retention.py",
     "tests/test_strikelist.py",
     "tests/test_striking.py",
+    "tests/test_switched_over.py",
     "tests/test_why.py",
     "tests/worker/test_leftovers.py",
     "tests/worker/test_abroad.py",
