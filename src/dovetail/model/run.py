@@ -66,7 +66,7 @@ class Limit(Noun, frozen=True):
     drop: bool = False  # refused: cancelled rather than made to wait
 
     @property
-    def refusal(self) -> Failure:
+    def dropped(self) -> Failure:
         """What is recorded of a run that it drops. Every store has these words."""
         return Failure("Dropped", f"the limit {self.key} had no room, and cancels what it does not admit")
 

@@ -36,7 +36,7 @@ def _failure(run: Run, when: str, known: dict[str, Any]) -> Cause:
 def _cancellation(facts: Facts, run: Run, when: str, known: dict[str, Any]) -> Cause:
     if run.doomed_by is not None:
         return _doom(facts, run, run.doomed_by, when, known)
-    drops = [words.limit_name(limit, run.task) for limit in run.limits if run.error == str(limit.refusal)]
+    drops = [words.limit_name(limit, run.task) for limit in run.limits if run.error == str(limit.dropped)]
     if drops:
         said = f": there was no room under {words.listed(drops)}, which cancels what it does not admit."
     else:

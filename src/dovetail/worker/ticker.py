@@ -94,7 +94,8 @@ class Ticker:
     def instead_of_handing_back(self, verdict: Verdict) -> Verdict:
         """A tick takes no time, so it is never handed back, nor put off as one that may have crashed its workers: if it
         was altered meanwhile it would give way, and its time would be lost. There is no time left to look for the run
-        before it, so that is named by its key: the store knows whether it is over, and `given_up` hears if it is gone."""
+        before it, so that is named by its key: the store knows whether it is over, and `given_up` whether it is gone.
+        """
         claim = verdict.claim
         is_handed_back = isinstance(verdict, Requeue) and claim.task == TASK
         return self.verdict(claim, self._last_key(claim)) if is_handed_back else verdict

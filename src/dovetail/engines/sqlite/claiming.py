@@ -158,7 +158,7 @@ def _admitted(session: Session, batch: list[Ready]) -> list[Ready]:
 def _refuse(session: Session, ready: Ready, refusal: Refusal) -> None:
     if refusal.limit.drop:
         # Ending it passes no slot on, since it never held one; its turn, if it had one, it passes on below.
-        endings.end(session, ready.seq, State.CANCELLED, refusal.limit.refusal)
+        endings.end(session, ready.seq, State.CANCELLED, refusal.limit.dropped)
     else:
         limits.park(session, ready.seq, refusal)
         session.tell_state(ready.id, _key_of(session, ready), State.SCHEDULED, when=from_microseconds(ready.due))

@@ -185,7 +185,7 @@ class Watching(Fixtures):
         async with engine.watch(Topic(EventKind.STATE, "b")) as events:
             assert await take(engine) == []
             ended = await hear(events)
-            assert (ended.state, ended.error) == (State.CANCELLED, str(dropping.refusal))
+            assert (ended.state, ended.error) == (State.CANCELLED, str(dropping.dropped))
 
     async def test_other_keys_are_not_heard(self, engine: Engine) -> None:
         async with engine.watch(Topic(EventKind.STATE, "a")) as events:
