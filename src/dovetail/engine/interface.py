@@ -53,7 +53,8 @@ whatever its size.
 
 **heartbeat** renews all of a worker's claims that are still its own and says which are lost and which were asked to
 stop. A lease that lapsed but was not taken over is renewed. It also records the worker, or forgets one that is leaving.
-The `origin` it tells is the same for as long as any worker is there, and another once the store was emptied.
+The `origin` that it tells stays the same while any worker is there. A store that may be emptied beneath its workers, as
+by FLUSHALL, tells another one then; of other stores it is 0.
 
 **cancel** ends a pending run for good; a running one is asked to stop, durably: the flag is in every later pulse. For
 each key the newest live run is meant. With `running=False` one that is running is left in peace: OVER is said of it,

@@ -49,4 +49,4 @@ class Pulse(Noun, frozen=True):
     lost: frozenset[str] = frozenset()  # ids of runs whose claims are void
     stopping: frozenset[str] = frozenset()  # ids of runs that were asked to stop
     holds: int = 0  # changes whenever a hold is laid or lifted
-    origin: int = 0  # changes if the store has lost all that it held; always 0 where that cannot happen unnoticed
+    origin: int = 0  # another one than before: the store has lost all that it held meanwhile

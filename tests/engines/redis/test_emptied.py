@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from dovetail import Docket, Perpetual, ResultExpired, Worker, instrumentation
-from dovetail.model import Severity
+from dovetail.model import Severity, WorkerInfo
 from tests.servers import redis as servers
 from tests.servers.redis import Server
 from tests.waiting import eventually, soon
 
 BEAT = timedelta(milliseconds=50)
+LEASE = timedelta(seconds=10)
 LOSS = "the store has lost all that it held"
 
 
@@ -167,6 +168,17 @@ async def test_a_server_that_comes_back_without_what_it_had_is_noticed(
             await eventually(lambda: was_seen_after(docket, back))
             await eventually(lambda: noticed == expected)
     assert noticed == expected
+
+
+async def test_workers_that_were_swept_away_while_they_were_cut_off_find_their_origin(server: Server) -> None:
+    async def origin(worker: str) -> int:
+        return (await engine.heartbeat(WorkerInfo(worker, id=worker), [], lease=LEASE)).origin
+
+    async with docket_on(server) as docket:
+        engine = docket.engine
+        before = [await origin("ann"), await origin("bob")]
+        assert (await engine.sweep(silent_for=timedelta())).workers == 2
+        assert [await origin("ann"), await origin("bob")] == before
 
 
 async def test_a_docket_without_workers_leaves_no_origin_behind(server: Server) -> None:
