@@ -53,7 +53,7 @@ def test_an_interrupted_demo_cleans_up() -> None:
         assert line, shown
         shown += line
     demo.send_signal(signal.SIGINT)
-    shown += demo.communicate(timeout=60)[0]
+    shown += demo.communicate(timeout=120)[0]
     assert demo.returncode == 130
     assert "Interrupted" in shown
     database = shown.partition("on one SQLite file, ")[2].splitlines()[0]

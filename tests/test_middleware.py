@@ -393,7 +393,7 @@ async def test_a_worker_process_names_its_middleware(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
     assert (ran.returncode, ran.stdout) == (0, "saw trace\n"), ran.stderr
 

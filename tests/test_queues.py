@@ -84,7 +84,7 @@ async def test_a_pause_may_have_an_end(by_hand: ByHand, still: Docket, clock: Vi
 async def test_an_idle_worker_goes_on_as_soon_as_a_pause_ends(
     docket: Docket, make_worker: MakeWorker, never_polls: None
 ) -> None:
-    await docket.pause("mail", until=datetime.now(UTC) + timedelta(seconds=1))
+    await docket.pause("mail", until=datetime.now(UTC) + timedelta(seconds=2))
     async with at_work(make_worker()):
         execution = await docket.add(note, queue="mail")("late")
         assert await soon(execution.get_result()) == "late"

@@ -68,6 +68,6 @@ def run_apart(*arguments: str, folder: Path | None = None, **environment: str) -
     """A command as a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "dovetail", *arguments],
-        capture_output=True, text=True, cwd=folder, env={**os.environ, "COLUMNS": "80", **environment}, timeout=60,
+        capture_output=True, text=True, cwd=folder, env={**os.environ, "COLUMNS": "80", **environment}, timeout=120,
     )  # fmt: skip
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -119,7 +119,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 async def test_a_url_that_cannot_be_is_wrong_usage() -> None:
     command = [sys.executable, "-m", "dovetail", "doctor", "--url", "nonsense://x"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no engine is installed" in done.stderr
 

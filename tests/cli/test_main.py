@@ -35,7 +35,9 @@ def test_help_imports_nothing_heavy() -> None:
 def test_the_shell_completes_names_of_commands_and_no_store_is_opened(folder: Path) -> None:
     words = {"COMP_WORDS": "dovetail failed re", "COMP_CWORD": "2", "_DOVETAIL_COMPLETE": "complete_bash"}
     script = Path(sys.executable).parent / "dovetail"
-    done = subprocess.run([script], capture_output=True, text=True, cwd=folder, env={**os.environ, **words}, timeout=60)
+    done = subprocess.run(
+        [script], capture_output=True, text=True, cwd=folder, env={**os.environ, **words}, timeout=120
+    )
     assert done.stdout.split() == ["retry"]
     assert os.listdir(folder) == []
 
@@ -110,7 +112,7 @@ def test_a_file_that_is_something_else_is_one_line(folder: Path) -> None:
 
 def test_a_full_disk_under_the_answer_is_one_line() -> None:
     command = f"{sys.executable} -m dovetail tasks ls > /dev/full"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (1, "dovetail: No space left on device\n")
 
 
@@ -142,7 +144,7 @@ def test_a_folder_is_said_to_be_one(folder: Path) -> None:
 async def test_a_reader_that_goes_away_is_no_error(docket: Docket, url: str) -> None:
     await docket.add_many([docket.call(count, key=f"{number:0>500}")(number) for number in range(400)])
     command = f"{sys.executable} -m dovetail ls --limit 400 --url '{url}' --docket tests | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith("KEY")
     assert done.stderr == ""
 
@@ -156,7 +158,7 @@ async def test_control_c_is_quiet(docket: Docket, url: str, dovetail: Commands) 
     assert watching.stdout is not None
     assert "scheduled" in watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    _, errors = watching.communicate(timeout=60)
+    _, errors = watching.communicate(timeout=120)
     assert (watching.returncode, errors) == (130, "")
 
 

@@ -134,7 +134,7 @@ async def test_a_user_may_quit_while_the_store_is_away() -> None:
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dovetail", "top", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 async def test_without_a_terminal_it_is_printed_once(place: str) -> None:

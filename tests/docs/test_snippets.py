@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs.pages import BLOCKS, PAGES, Block
 
-LONGEST = 60  # seconds; a page takes one or two, on a machine that has nothing else to do
+LONGEST = 120  # seconds; a page takes one or two, on a machine that has nothing else to do
 """Seconds that a program may take."""
 
 PYTHON = [block for blocks in BLOCKS.values() for block in blocks if block.is_python]

@@ -37,7 +37,7 @@ WORDS = {"and", "by", "on", "unless", "or"}
 def shown() -> Shown:
     """What a real worker in a process of its own has shown."""
     program = [sys.executable, "-m", "tests.observe.scraped"]
-    ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     series: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(ran.stdout):

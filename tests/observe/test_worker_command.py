@@ -23,7 +23,7 @@ from dovetail.sync import Docket
 from tests.observe.fetching import Fetched, get
 from tests.servers.ports import free_port
 
-LONGEST = 60.0
+LONGEST = 120.0
 
 
 @contextmanager

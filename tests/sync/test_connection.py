@@ -116,7 +116,7 @@ def test_runs_are_gone_with_what_is_rolled_back(stores: Stores, tmp_path: Path, 
 def test_djangos_connection_is_taken(stores: Stores, tmp_path: Path, kind: str) -> None:
     with place(kind, stores, tmp_path) as url, Docket("tests", url) as docket:
         script = Path(__file__).parent / "django_adding.py"
-        ran = subprocess.run([sys.executable, str(script), url], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([sys.executable, str(script), url], capture_output=True, text=True, timeout=120)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert keys_of(docket) == {"committed"}
 

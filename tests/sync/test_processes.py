@@ -21,7 +21,7 @@ def place(url: str, tmp_path: Path) -> str:
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "default", str(HERE / f"{program}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_both_sides_of_a_fork_use_the_docket(place: str) -> None:

@@ -50,7 +50,7 @@ async def test_a_run_that_hangs_on_a_paused_queue_is_not_waited_for(docket: Dock
 
 
 async def test_a_pause_with_an_end_is_waited_for(docket: Docket, make_worker: MakeWorker):
-    await docket.pause("mail", until=datetime.now(UTC) + timedelta(milliseconds=300))
+    await docket.pause("mail", until=datetime.now(UTC) + timedelta(seconds=2))
     late = await docket.add(note, queue="mail")("late")
     await finish(make_worker())
     assert await state_of(late) is ExecutionState.COMPLETED

@@ -142,7 +142,7 @@ async def test_the_command_line_runs_one_round(tmp_path: Path) -> None:
             [sys.executable, "-m", "dovetail", "worker", "--once", "--url", url],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         assert ran.returncode == 0, ran.stderr
         assert "nothing more is due; 1 attempts were made" in ran.stderr
