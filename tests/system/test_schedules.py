@@ -18,7 +18,7 @@ from tests.system.harness import LEASE, Record, Stage, are_over, set_stage, shor
 from tests.system.programs.tasks import pause
 from tests.waiting import PATIENCE, eventually
 
-SCHEDULES = 20
+SCHEDULES = 10
 KILLS = 8
 SECOND = timedelta(seconds=1)
 
@@ -52,7 +52,7 @@ async def kill_many(stage: Stage) -> None:
     """Kill one worker after the other, each after a few runs, with three at any time; the last three stay."""
     workers = [stage.start_worker(lease=LEASE) for _ in range(3)]
     for _ in range(KILLS):
-        victim, runs = random.choice(workers), random.randrange(1, 20)
+        victim, runs = random.choice(workers), random.randrange(1, 10)
         await eventually(lambda: len(stage.record.starts(pid=victim.pid)) >= runs)  # noqa: B023
         victim.kill()
         workers[workers.index(victim)] = stage.start_worker(lease=LEASE)
