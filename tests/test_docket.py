@@ -658,6 +658,18 @@ async def test_a_chunk_is_one_round_trip(docket: Docket):
     assert faults.calls["schedule"] == 3
 
 
+async def test_a_handle_on_the_run_that_holds_a_key_shows_its_state(docket: Docket, make_worker: MakeWorker):
+    states: list[ExecutionState] = []
+
+    async def once_more() -> None:
+        states.append((await docket.add(greet, key="k")()).state)
+
+    await docket.add(once_more, key="k")()
+    states.append((await docket.add(greet, key="k")()).state)
+    await finish(make_worker())
+    assert states == [ExecutionState.QUEUED, ExecutionState.RUNNING]
+
+
 async def test_in_a_batch_the_first_of_a_key_wins(docket: Docket):
     executions = await docket.add_many([docket.call(count, key="k")(number) for number in range(3)])
     assert [execution.disposition for execution in executions] == [

@@ -405,8 +405,8 @@ def _keyed(task: Task, name: str, key: str | None, unique: str, unique_by: Itera
 def _note(execution: Execution[Any], run: NewRun, placement: Placement) -> None:
     """Show on a handle what scheduling did."""
     execution.id = placement.id
+    execution.state = placement.state
     if placement.placing is Placing.KEPT:
         execution.disposition = Disposition.ALREADY_SCHEDULED
         return
     execution.disposition = Disposition.SCHEDULED
-    execution.state = placement.state
