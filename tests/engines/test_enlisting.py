@@ -392,6 +392,18 @@ class TestSqlite:
             executions = await sqlite.add_many([call(n) for n in range(30)], chunk_size=7, connection=connection)
         assert await keys_of(sqlite) == {execution.key for execution in executions}
 
+    @EVERY_SQLITE
+    async def test_a_batch_that_is_refused_leaves_nothing_in_a_transaction_that_goes_on(
+        self, sqlite: Docket, path: str, opened: Open
+    ) -> None:
+        async with opened(path) as connection:
+            await sqlite.add(noop, key="before", connection=connection)(1)
+            first = sqlite.call(noop, key="first")(1)
+            with pytest.raises(UnknownParent, match="'nobody'"):
+                await sqlite.add_many([first, sqlite.call(noop, after=[first, "nobody"])(2)], connection=connection)
+            await sqlite.add(noop, key="after", connection=connection)(3)
+        assert await keys_of(sqlite) == {"before", "after"}
+
     async def test_another_file_is_refused(self, sqlite: Docket, tmp_path: Path) -> None:
         async with sqlite_plain(str(tmp_path / "other.db")) as connection:
             with pytest.raises(InvalidArgument, match="cannot span two files"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +30,8 @@ async def within(connection: Any, location: Location, work: Callable[[sqlite3.Co
             if not db.in_transaction:
                 # As the module itself would before the first write, only that nobody can come between.
                 db.execute("BEGIN IMMEDIATE")
-            return work(db)
+            with _all_or_nothing(db):
+                return work(db)
         finally:
             db.row_factory = shown
 
@@ -44,6 +46,20 @@ async def within(connection: Any, location: Location, work: Callable[[sqlite3.Co
         return do(driver)
     # aiosqlite runs everything in a thread of its own, and has no other way in.
     return await driver._execute(lambda: do(driver._conn))
+
+
+@contextmanager
+def _all_or_nothing(db: sqlite3.Connection) -> Generator[None]:
+    """What fails leaves nothing behind in the caller's transaction, which may go on."""
+    db.execute("SAVEPOINT dovetail")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:  # some errors, such as a full disk, have ended all of it
+            db.execute("ROLLBACK TO dovetail")
+            db.execute("RELEASE dovetail")
+        raise
+    db.execute("RELEASE dovetail")
 
 
 async def _driver_of(connection: Any) -> Any:
