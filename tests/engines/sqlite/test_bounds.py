@@ -127,7 +127,7 @@ async def test_a_window_with_many_starts_behind_it_costs_no_more(stocked: Stocke
 
     async def prepare(engine: SqliteEngine) -> None:
         writer_of(engine).execute(
-            "INSERT INTO dovetail_start SELECT 1, 'rate', ?1 - seq, ?1 FROM dovetail_run", (past,)
+            "INSERT INTO dovetail_start SELECT 1, 'rate', ?1 - seq, ?1, seq FROM dovetail_run", (past,)
         )
         await place(engine, a_run("mine", limits=(rate,), queue="mine"))
 

@@ -151,7 +151,8 @@ def _fill_the_rest(db: sqlite3.Connection) -> None:
         "INSERT INTO dovetail_edge (parent, child, met) SELECT seq, seq + 1, 0 FROM dovetail_run WHERE seq % 10 = 0"
     )
     db.execute(
-        "INSERT INTO dovetail_start SELECT 1, 'limit-' || seq % 10, seq, seq + 10 FROM dovetail_run WHERE seq % 5 = 0"
+        "INSERT INTO dovetail_start SELECT 1, 'limit-' || seq % 10, seq, seq + 10, seq FROM dovetail_run"
+        " WHERE seq % 5 = 0"
     )
     db.execute("INSERT INTO dovetail_slot SELECT 1, 'limit-' || seq % 10, seq FROM dovetail_run WHERE seq % 5 = 0")
     db.execute("INSERT INTO dovetail_opening SELECT 1, 'limit-' || seq, seq FROM dovetail_run WHERE seq % 100 = 0")
