@@ -1,5 +1,6 @@
 """The pure parts of `dovetail top`: the model, the selection, the screen and the keys."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from rich.console import Console
 
 from dovetail.cli.top.keyboard import keys_of
 from dovetail.cli.top.model import Look, QueueRow, View, view_of
-from dovetail.cli.top.screen import Surroundings, allotted, screen, snapshot
+from dovetail.cli.top.screen import HELP, Surroundings, allotted, screen, snapshot
 from dovetail.cli.top.selection import Pane, Selection
 from dovetail.model import Glance, Hold, HoldKind, QueueGlance, RunGlance, State, WorkerInfo
 
@@ -129,6 +130,15 @@ def test_the_screen_fits_whatever_its_size(width: int, height: int) -> None:
     lines = drawn(a_busy_view(), width, height)
     assert len(lines) <= max(height, 4)
     assert max(map(len, lines)) <= width
+
+
+def test_names_stay_in_a_narrow_terminal() -> None:
+    assert any(line.startswith("queue-0 ") for line in drawn(a_busy_view(), 40, 24))
+
+
+def test_the_help_is_not_wrapped_in_80_columns() -> None:
+    lines = drawn(a_view(a_glance()), around=replace(AROUND, shows_help=True))
+    assert lines[3 : 3 + len(HELP.splitlines())] == HELP.splitlines()
 
 
 def test_every_pane_has_rows_in_a_small_terminal() -> None:

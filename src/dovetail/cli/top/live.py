@@ -30,6 +30,12 @@ MESSAGE = 4.0
 """Seconds for which a message is shown."""
 STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -10, "page down": 10, "home": -(10**6), "end": 10**6}
 """How far a key moves the selection."""
+NOTHING = {
+    "p": "there is no queue",
+    "r": "no failure in sight; `dovetail failed ls` looks further",  # a glance sees a part of what failed
+    "c": "nothing runs",
+}
+"""What is said to a key that has no row to act on."""
 
 
 async def look(docket: Docket) -> Look:
@@ -138,7 +144,7 @@ class Top:
         pane = {"p": Pane.QUEUES, "r": Pane.FAILURES, "c": Pane.RUNS}[key]
         row = self._selection.row(view, pane)
         if row is None:
-            self._say({"p": "there is no queue", "r": "nothing has failed", "c": "nothing runs"}[key])
+            self._say(NOTHING[key])
         elif isinstance(row, QueueRow):
             self._do(lambda: self._pause_or_resume(row))
         elif isinstance(row, RunRow) and key == "r":

@@ -22,10 +22,11 @@ tab f ← →    go to another pane           r   run the selected failure again
 ? escape     this page, and back          c   cancel the selected running run
 q Ctrl-C     quit
 
-in/s and out/s are runs that came and that workers have ended, per second, over the last ten
-seconds or so. What workers have done they say with their heartbeats.
-Waiting runs wait for others; parked ones for a limit. A glance is bounded: of what runs and
-of what failed some are shown, and of what is over at most 100,000 records are counted."""
+in/s and out/s are runs that came and that workers have ended, per second, over
+the last ten seconds or so. What workers have done they say with their
+heartbeats. Waiting runs wait for others; parked ones for a limit. A glance is
+bounded: of what runs and of what failed some are shown, and of what is over at
+most 100,000 records are counted."""
 
 COLUMNS: dict[Pane, tuple[tuple[str, int, bool], ...]] = {
     # name, share of the width that is left over (0: as wide as it must be), whether it is a number
@@ -40,6 +41,8 @@ COLUMNS: dict[Pane, tuple[tuple[str, int, bool], ...]] = {
     Pane.RUNS: (("key", 3, False), ("task", 2, False), ("queue", 1, False), ("worker", 2, False), ("for", 0, True)),
     Pane.FAILURES: (("key", 2, False), ("task", 2, False), ("ago", 0, True), ("error", 4, False)),
 }  # fmt: skip
+NAME = 10
+"""What is left of the names of rows in a narrow terminal: they come before numbers, which are cut off at the right."""
 FEW = 3
 """Rows that every pane is given before any is given more."""
 
@@ -149,10 +152,10 @@ def _pane(view: View, pane: Pane, selection: Selection, room: int) -> list[Rende
 
 def _table(pane: Pane, rows: Sequence[Row], chosen: int | None = None) -> Table:
     table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    for name, share, is_number in COLUMNS[pane]:
+    for place, (name, share, is_number) in enumerate(COLUMNS[pane]):
         table.add_column(
             name, ratio=share or None, justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis",
-            min_width=4,
+            min_width=4 if place else NAME,
         )  # fmt: skip
     for n, row in enumerate(rows):
         style = "reverse" if n == chosen else None
