@@ -175,6 +175,20 @@ async def test_a_failed_heartbeat_is_tried_again_sooner(still: Docket, faults: F
     await soon(heart.roster.is_idle.wait())
 
 
+async def test_a_worker_with_nothing_to_lose_says_once_that_the_store_does_not_hear_it(
+    still: Docket, faults: Faults, caplog: pytest.LogCaptureFixture
+):
+    heart = Heart(still, HastyClock())
+    faults.fail("heartbeat", 10_000)
+    running = asyncio.create_task(heart.pulse.run(asyncio.get_running_loop()))
+    await faults.called("heartbeat", 3)
+    heart.pulse.stop()
+    await soon(running)
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(said) == 1
+    assert said[0].startswith("the store does not hear from this worker, trying again: ")
+
+
 async def test_a_few_failed_heartbeats_cost_nothing(docket: Docket, worker: Worker):
     started, release = asyncio.Event(), asyncio.Event()
 

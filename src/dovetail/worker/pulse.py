@@ -57,6 +57,7 @@ class Pulse:
         self._say = say
         self._heard = heard
         self._stopping: asyncio.Event | None = None
+        self._is_heard = True
         self.telemetry = Telemetry()
 
     async def run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
@@ -103,14 +104,23 @@ class Pulse:
                     self._say(), [tenure.claim for tenure in tenures], lease=self._lease
                 )
         except (DovetailError, TimeoutError) as error:
-            logger.warning("the leases of %d runs could not be renewed, trying again: %s", len(tenures), error)
+            self._complain(len(tenures), error)
             self.telemetry.disrupted()
             self._give_up_what_lapses(worker_loop, sent)
             return False
+        self._is_heard = True
         for tenure in tenures:
             tenure.deadline = sent + length
         _on(worker_loop, lambda: self._heard(self._of_those_in_hand(pulse, tenures)))
         return True
+
+    def _complain(self, runs: int, error: Exception) -> None:
+        """Each time while leases are at stake. An idle worker says it once: its claims fail too, and say so."""
+        if runs:
+            logger.warning("the leases of %d runs could not be renewed, trying again: %s", runs, error)
+        elif self._is_heard:
+            logger.warning("the store does not hear from this worker, trying again: %s", error)
+        self._is_heard = False
 
     def _of_those_in_hand(self, pulse: Heard, tenures: list[Tenure]) -> Heard:
         """What was said of claims that are still in hand: by now a run may be here with another claim, which is no
