@@ -171,3 +171,14 @@ def test_what_an_encoding_does_not_have_is_escaped(command: tuple[str, ...], enc
     said = run_apart(*command, "--url", place, PYTHONIOENCODING=encoding)
     assert (said.code, said.err) == (3 if command == ("doctor",) else 0, "")
     assert r"\u20ac 5" in said.out
+
+
+def test_a_plan_is_made_for_a_store_that_is_there() -> None:
+    said = run(("migrate", "--plan", "--url", "redis://127.0.0.1:1/0"))
+    assert (said.code, said.out) == (4, "")
+
+
+def test_a_file_has_no_roles(tmp_path: Path) -> None:
+    said = run(("migrate", "--roles", "--url", f"sqlite:///{tmp_path / 'file.db'}"))
+    assert (said.code, said.out) == (1, "")
+    assert "has no roles" in said.err

@@ -42,8 +42,11 @@ def migrate(
     plan = plan or direction == "status"
     place = url or os.environ.get("DOVETAIL_URL") or "sqlite:///dovetail.db"
     engine: Any = engine_for(place, "dovetail", clock=SYSTEM_CLOCK, durability="durable")
-    if sql or roles:
-        typer.echo(_planned(engine, place).script() if sql else _planned(engine, place).roles())
+    if sql:
+        typer.echo(_planned(engine, place).script())
+    elif roles:
+        nobody = f"{redacted(place)} has no roles: who may open it is up to the owner and the mode of the file"
+        typer.echo(_planned(engine, place).roles() or refuse(nobody, 1))
     elif plan:
         missing = asyncio.run(_missing(engine))
         _tell({"url": redacted(place), "missing": missing}, "\n".join(missing) or "nothing to do", as_json)
@@ -78,7 +81,10 @@ def _planned(engine: Engine, place: str) -> Plans:
 async def _missing(engine: Engine) -> list[str]:
     from dovetail.engine import Plans
 
-    return await engine.plan() if isinstance(engine, Plans) else []  # where there is no schema, nothing is missing
+    if isinstance(engine, Plans):
+        return await engine.plan()
+    async with engine:  # where there is no schema nothing is missing; yet the store has to be there
+        return []
 
 
 async def _migrate(engine: Engine, to: int | None) -> int:

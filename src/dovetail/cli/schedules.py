@@ -66,9 +66,12 @@ def list_schedules(url: Url = None, docket: DocketName = None, as_json: AsJson =
 @app.command()
 def show(name: Name, url: Url = None, docket: DocketName = None, as_json: AsJson = False) -> None:
     """Show all there is to know of a schedule."""
-    found = _on(lambda docket: docket.schedules.get(name), url, docket)
-    if found is None:
-        refuse(f"there is no schedule {name!r}")
+
+    async def work(docket: Docket) -> Schedule:
+        found = await docket.schedules.get(name)
+        return found or refuse(f"there is no schedule {name!r} on the docket {docket.name!r}")
+
+    found = _on(work, url, docket)
     _print(found, as_json=as_json)
 
 
