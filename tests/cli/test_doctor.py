@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from dovetail import Docket
 from dovetail.cli.main import app
 from dovetail.model import NewRun, WorkerInfo, new_id
+from tests.cli.commands import run
 from tests.servers import redis
 from tests.servers.postgres import PostgresServer
 from tests.stores import Stores
@@ -158,3 +159,10 @@ async def test_a_server_that_evicts_is_looked_at_though_no_docket_is_opened_ther
     assert (found["redis.eviction"], found["redis.persistence"]) == ("problem", "problem")
     less = {each["check"]: each["severity"] for each in json.loads(as_process.stdout)["findings"]}
     assert (less["redis.eviction"], less["redis.persistence"]) == ("warning", "note")
+
+
+@pytest.mark.parametrize("place", ["sqlite:///nothing.db", "redis://127.0.0.1:1/0", "postgresql://127.0.0.1:1/nothing"])
+def test_a_durability_that_is_none_is_refused_in_the_same_words_for_every_store(place: str) -> None:
+    said = run(("doctor", "--durability", "nope", "--url", place))
+    assert said.code == 2
+    assert "must be one of durable, process, replicated, not 'nope'" in " ".join(said.err.split())

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from dovetail.model import Finding, Repair
 
 INDENT = 10
+LEVELS = ("durable", "process", "replicated")
 _COLORS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
+
+
+def _level(durability: str) -> str:
+    """Refused here, so that it is in the same words for every store."""
+    if durability not in LEVELS:
+        raise typer.BadParameter(f"must be one of {', '.join(LEVELS)}, not {durability!r}")
+    return durability
 
 
 def doctor(
@@ -28,7 +36,8 @@ def doctor(
         bool, typer.Option("--repair", help="First put right what can be derived from what is there.")
     ] = False,
     durability: Annotated[
-        str, typer.Option(help="The durability that is asked for.", envvar="DOVETAIL_DURABILITY")
+        str,
+        typer.Option(callback=_level, help="The durability that is asked for.", envvar="DOVETAIL_DURABILITY"),
     ] = "durable",
     stale_after: Annotated[
         timedelta,
