@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
+from redis import exceptions as driver
 
 from dovetail.engines.redis import RedisEngine, lane, routing
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
@@ -195,6 +196,21 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(afar: RedisEngine,
     with pytest.raises(EngineUnavailable, match="cannot be reached"):
         async with engine(f"redis://127.0.0.1:{way.port}"):
             pass
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_an_outage_is_an_error_of_the_driver_too(afar: RedisEngine, way: Proxy) -> None:
+    """For programs that have clients of their own to the server, and catch what those raise."""
+    way.black_hole()
+    with pytest.raises(driver.ConnectionError) as lost:
+        await afar.schedule([a_run()])
+    assert isinstance(lost.value, OutcomeUnknown)
+    way.refuse()
+    way.cut()
+    with pytest.raises(driver.ConnectionError) as gone:
+        await afar.survey()
+    assert isinstance(gone.value, EngineUnavailable)
+    assert gone.value.code == EngineUnavailable.code
 
 
 async def test_claims_resume_within_ten_seconds_after_a_black_hole(afar: RedisEngine, way: Proxy) -> None:

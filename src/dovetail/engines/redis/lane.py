@@ -19,7 +19,7 @@ from dovetail.engines.redis import scripts
 from dovetail.engines.redis.location import Location
 from dovetail.engines.redis.routing import Route, Server, opened
 from dovetail.engines.redis.scripts import WHEN_FULL, script
-from dovetail.engines.redis.troubles import Remedy, remedy_for, told
+from dovetail.engines.redis.troubles import Remedy, ReplyLost, Unreachable, remedy_for, told
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable, OutcomeUnknown
 
@@ -79,7 +79,7 @@ class Lane:
         while True:
             effort.was_sent = False
             if self._is_closed:
-                raise effort.told(EngineUnavailable("it was closed here"))
+                raise effort.told(Unreachable("it was closed here"))
             try:
                 async with self._borrowed() as wire:
                     effort.was_sent = True
@@ -164,7 +164,7 @@ class Lane:
         """It takes a while to connect, and meanwhile there may be nobody left to close what was opened."""
         if self._is_closed:
             wire.abort()
-            raise EngineUnavailable("it was closed here")
+            raise Unreachable("it was closed here")
         return wire
 
     def _abandon(self, wire: Wire) -> None:
@@ -207,7 +207,7 @@ class Effort:
     def told(self, error: Exception) -> BaseException:
         """What the caller is told if there is no answer."""
         if self.may_be_done and not self._only_reads:
-            return OutcomeUnknown(
+            return ReplyLost(
                 f"{self._where} was lost before it answered: it may have done what was asked, or not; asking again is"
                 f" safe ({error})"
             )

@@ -16,6 +16,7 @@ from redis import exceptions as driver
 from dovetail.engines.redis import packing
 from dovetail.engines.redis.lane import Effort
 from dovetail.engines.redis.location import encoded
+from dovetail.engines.redis.troubles import Unreachable
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable
 from dovetail.model import Event, EventKind, Topic
@@ -145,7 +146,7 @@ class Listener:
                 await asyncio.gather(*confirmed.values())
         except (driver.RedisError, OSError, TimeoutError) as error:
             self.distrust()
-            raise EngineUnavailable(f"the server did not confirm a subscription: {error}") from error
+            raise Unreachable(f"the server did not confirm a subscription: {error}") from error
         finally:
             for channel in confirmed:
                 self._awaited.pop(channel, None)

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from dovetail.engines.redis.location import Location
-from dovetail.engines.redis.troubles import told
+from dovetail.engines.redis.troubles import Unreachable, told
 from dovetail.engines.redis.wire import Wire
 from dovetail.errors import EngineUnavailable
 
@@ -90,7 +90,7 @@ class Route:
                     f" {self._location.service!r}; correct the name after the host"
                 )
             return await self._opened(self._at((address[0].decode(), int(address[1]))))
-        raise EngineUnavailable(f"{self._location.shown}: no sentinel answers ({'; '.join(troubles)})")
+        raise Unreachable(f"{self._location.shown}: no sentinel answers ({'; '.join(troubles)})")
 
     # Cluster
 
@@ -114,7 +114,7 @@ class Route:
             except (driver.RedisError, OSError, EngineUnavailable) as error:
                 troubles.append(_trouble(owner, error))
                 silent.add(owner)
-        raise EngineUnavailable(f"{self._location.shown}: no node of the cluster is ready ({'; '.join(troubles)})")
+        raise Unreachable(f"{self._location.shown}: no node of the cluster is ready ({'; '.join(troubles)})")
 
     def _owner(self, slots: Sequence[Any], asked: tuple[str, int]) -> tuple[str, int]:
         owner: tuple[str, int] | None = None
@@ -148,14 +148,14 @@ class Route:
                 await connection.connect()
         except TimeoutError:
             await connection.disconnect(nowait=True)
-            raise EngineUnavailable(
+            raise Unreachable(
                 f"{self._location.shown} did not answer within {within:.0f} s; is the host right, and up?"
             ) from None
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if self._location.provider is None or not isinstance(error, Exception) or isinstance(error, _OF_DRIVER):
                 raise
-            raise EngineUnavailable(
+            raise Unreachable(
                 f"{self._location.shown}: the credential provider gave no credentials ({type(error).__name__}: {error})"
             ) from error
         return Wire(connection)

@@ -7,7 +7,15 @@ from enum import Enum
 
 from redis import exceptions as driver
 
-from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, InvalidURL, StoreDamaged
+from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, InvalidURL, OutcomeUnknown, StoreDamaged
+
+
+class Unreachable(EngineUnavailable, driver.ConnectionError):
+    """The server is out of reach. Programs that use it by themselves, too, catch what the driver raises then."""
+
+
+class ReplyLost(OutcomeUnknown, driver.ConnectionError):
+    """The server went out of reach before it answered."""
 
 
 class Remedy(Enum):
@@ -72,7 +80,7 @@ def told(error: BaseException, where: str) -> BaseException:
             f" finish ({text})"
         )
     if isinstance(error, driver.AuthenticationError) or word in ("NOAUTH", "WRONGPASS"):
-        return EngineUnavailable(
+        return Unreachable(
             f"{where} refuses the user name or password; correct them in the URL, as in redis://user:password@host"
             f" ({text})"
         )
@@ -99,7 +107,7 @@ def told(error: BaseException, where: str) -> BaseException:
     if word == "MISCONF":
         return EngineUnavailable(f"{where} cannot write to its disk, and so takes no writes; look there ({text})")
     if remedy_for(error) is not Remedy.TELL or isinstance(error, driver.ConnectionError | OSError | EOFError):
-        return EngineUnavailable(f"{where} cannot be reached, or is not ready: {_short(error)}")
+        return Unreachable(f"{where} cannot be reached, or is not ready: {_short(error)}")
     return StoreDamaged(f"{where} holds something that cannot be read, or is no Redis: {text}")
 
 
