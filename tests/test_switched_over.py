@@ -260,3 +260,22 @@ async def test_a_check_is_put_off_by_replacing_it(services: Docket):
     async with serving(services):
         await eventually(lambda: marked == [run_id])
     assert await services.get_execution(f"check:{run_id}") is None  # nothing is kept of it
+
+
+async def test_an_offer_is_repeated_until_it_is_taken_up_and_cancelled(services: Docket):
+    offers: list[str] = []
+
+    async def offer(letter: str, perpetual: Perpetual = Perpetual()) -> None:
+        offers.append(letter)
+        perpetual.after(timedelta(milliseconds=5) if len(offers) < 3 else timedelta(hours=1))
+
+    async def is_gone() -> bool:
+        return await services.get_execution("delivery:1") is None
+
+    async with serving(services, concurrency=100):
+        await services.add(offer, key="delivery:1")("a letter")
+        await services.add(offer, key="delivery:1")("the same once more")
+        await eventually(lambda: len(offers) == 3)
+        await services.cancel("delivery:1")
+        await eventually(is_gone)
+    assert offers == ["a letter"] * 3
