@@ -47,7 +47,7 @@ R = TypeVar("R")
 ExecutionState = State
 """The states of a run, by docket's name for them."""
 
-LOOKING = 2.0
+LOOKING = 10.0
 """Seconds that a look at what is there may take, even for one who has no time to wait."""
 HINT_SETTLES = 0.2
 """Seconds that the news may take to follow the hint that there is some."""
