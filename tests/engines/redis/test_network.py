@@ -211,6 +211,8 @@ async def test_an_outage_is_an_error_of_the_driver_too(afar: RedisEngine, way: P
         await afar.survey()
     assert isinstance(gone.value, EngineUnavailable)
     assert gone.value.code == EngineUnavailable.code
+    assert repr(gone.value).startswith("Unreachable(")
+    assert repr(lost.value).startswith("ReplyLost(")
 
 
 async def test_claims_resume_within_ten_seconds_after_a_black_hole(afar: RedisEngine, way: Proxy) -> None:

@@ -13,9 +13,18 @@ from dovetail.errors import DovetailError, EngineFull, EngineUnavailable, Invali
 class Unreachable(EngineUnavailable, driver.ConnectionError):
     """The server is out of reach. Programs that use it by themselves, too, catch what the driver raises then."""
 
+    def __init__(self, *args: object) -> None:
+        EngineUnavailable.__init__(self, *args)
+        # The built-in error in between does not pass it on.
+        driver.ConnectionError.__init__(self, *args)  # pyright: ignore[reportUnknownMemberType]
+
+    __repr__ = Exception.__repr__
+
 
 class ReplyLost(OutcomeUnknown, driver.ConnectionError):
     """The server went out of reach before it answered."""
+
+    __repr__ = Exception.__repr__
 
 
 class Remedy(Enum):
