@@ -375,6 +375,13 @@ async def outcome_of(waiting: asyncio.Task[Any]) -> Any:
         return type(error)
 
 
+@pytest.fixture
+def looks_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter that is not reminded to look, so that its looks can be counted."""
+    monkeypatch.setattr("dovetail.engine.reminding.DELAYS", ())
+
+
+@pytest.mark.usefixtures("looks_when_told")
 @pytest.mark.parametrize(("error", "outcome"), [(None, None), ("Mine", ExecutionFailed)])
 async def test_one_who_waits_for_a_run_that_leaves_no_record_learns_how_it_ended(
     still: Docket, by_hand: ByHand, error: str | None, outcome: Any
@@ -389,6 +396,7 @@ async def test_one_who_waits_for_a_run_that_leaves_no_record_learns_how_it_ended
     assert await outcome_of(waiting) is outcome
 
 
+@pytest.mark.usefixtures("looks_when_told")
 @pytest.mark.parametrize(("error", "outcome"), [(None, None), ("Mine", ExecutionFailed)])
 async def test_one_who_waits_learns_how_a_run_ended_that_was_gone_before_he_could_look(
     still: Docket, by_hand: ByHand, error: str | None, outcome: Any
@@ -410,6 +418,7 @@ async def test_one_who_waits_learns_how_a_run_ended_that_was_gone_before_he_coul
     assert await outcome_of(waiting) is outcome
 
 
+@pytest.mark.usefixtures("looks_when_told")
 async def test_an_end_that_is_heard_of_when_the_run_is_back_at_work_is_not_its_result(still: Docket, by_hand: ByHand):
     execution = await still.add(greet, key="k")("ann")
     faults = behind_a_door(still)
