@@ -69,9 +69,10 @@ if TYPE_CHECKING:
     )
     from dovetail.middleware import Middleware
     from dovetail.model import Finding, Repair, Retention, Severity
+    from dovetail.previewing import StrikePreview
     from dovetail.queues import Pause, Queue, QueueInfo
     from dovetail.schedules import Schedule, Schedules
-    from dovetail.strikelist import Operator, Strike, StrikeList, StrikePreview
+    from dovetail.strikelist import Operator, Strike, StrikeList
     from dovetail.tasks import TaskCall
     from dovetail.tasks.declaring import task
     from dovetail.why import Cause, CauseCode, Why
@@ -156,6 +157,7 @@ _NAMES = {
         "Retention",
         "Severity",
     ),
+    "dovetail.previewing": ("StrikePreview",),
     "dovetail.queues": (
         "Pause",
         "Queue",
@@ -169,7 +171,6 @@ _NAMES = {
         "Operator",
         "Strike",
         "StrikeList",
-        "StrikePreview",
     ),
     "dovetail.tasks": ("TaskCall",),
     "dovetail.tasks.declaring": ("task",),

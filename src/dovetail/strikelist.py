@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +21,6 @@ from dovetail import checks
 from dovetail.clock import SYSTEM_CLOCK, Clock, from_microseconds
 from dovetail.codec import Codec, Keyring, codec_named
 from dovetail.engine import Engine
-from dovetail.engine.paging import WHOLE, pages
 from dovetail.engine.registry import engine_for
 from dovetail.engine.tracing import show_calls
 from dovetail.errors import AlreadyOpen, DovetailError, InvalidArgument, NotOpen
@@ -42,7 +41,7 @@ from dovetail.holds import (
     words_of,
 )
 from dovetail.instrumentation import STRIKES_IN_EFFECT
-from dovetail.model import PENDING, EventKind, Hold, HoldKind, Page, Run, RunQuery, Topic
+from dovetail.model import EventKind, Hold, HoldKind, Topic
 from dovetail.observe.tracing import in_background
 from dovetail.tasks import Task, TaskFunction
 
@@ -56,7 +55,6 @@ __all__ = [
     "Strike",
     "StrikeInstruction",
     "StrikeList",
-    "StrikePreview",
 ]
 
 logger = logging.getLogger("dovetail.strikelist")
@@ -414,48 +412,6 @@ class StrikeList:
                 hold.task, hold.parameter, error,
             )  # fmt: skip
             return None
-
-
-class StrikePreview:
-    """The runs that wait and that a strike would keep from starting: iterate over them, or count them.
-
-    async for execution in docket.preview_strike(send, "to", "==", "ann@example.com"):
-        ...
-    """
-
-    def __init__(
-        self,
-        strike: Strike,
-        find: Callable[[RunQuery], Awaitable[Page[Run]]],
-        execution_of: Callable[[Run], Execution[Any]],
-    ) -> None:
-        self.strike = strike
-        self.unjudged = 0
-        """How many runs the last look passed over, since their arguments cannot be told apart here."""
-        self._find = find
-        self._execution_of = execution_of
-
-    async def __aiter__(self) -> AsyncIterator[Execution[Any]]:
-        self.unjudged = 0
-        alone = StrikeList()
-        alone.update(self.strike)
-        tasks = (self.strike.function,) if self.strike.function else ()
-        async for page in pages(self._find, RunQuery(states=PENDING, tasks=tasks, limit=WHOLE)):
-            for execution in map(self._execution_of, page):
-                is_clear = self.strike.parameter is None or has_named_arguments(execution)
-                if alone.is_stricken(execution) and (is_clear or execution.schedule_exception is None):
-                    yield execution
-                elif not is_clear:
-                    self.unjudged += 1
-
-    async def count(self) -> int:
-        return sum([1 async for _ in self])
-
-
-def has_named_arguments(execution: Execution[Any]) -> bool:
-    """Whether it is known here what each argument is called: without its task, positional ones have no names."""
-    is_known = execution.function_name in execution.docket.tasks or not execution.args
-    return is_known and execution.schedule_exception is None
 
 
 def _is_true(condition: Condition, execution: Execution[Any]) -> bool:

@@ -21,9 +21,10 @@ from dovetail.model import (
     Revival,
     RunQuery,
 )
+from dovetail.previewing import StrikePreview
 from dovetail.queues import QueueInfo
 from dovetail.schedules import QUEUE
-from dovetail.strikelist import LiteralOperator, Operator, Strike, StrikePreview
+from dovetail.strikelist import LiteralOperator, Operator, Strike
 from dovetail.tasks import (
     TaskFunction,
 )

@@ -18,8 +18,8 @@ from dovetail.errors import AlreadyOpen
 from dovetail.graph import Graph
 from dovetail.middleware import Hooks, Middleware
 from dovetail.model import Page, Retention, Run, WorkerInfo
+from dovetail.previewing import StrikePreview as AsyncPreview
 from dovetail.strikelist import LiteralOperator, Operator, Strike
-from dovetail.strikelist import StrikePreview as AsyncPreview
 from dovetail.sync.carried import CarriedDocket
 from dovetail.sync.execution import AsyncExecution, Execution, RunningExecution, iterated
 from dovetail.sync.filtering import Filters, Query

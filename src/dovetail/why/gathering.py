@@ -12,7 +12,8 @@ from dovetail.execution import Disposition, Execution
 from dovetail.holds import Strike, arguments_of, concerns, those_that_forbid
 from dovetail.model import Hold, HoldKind, Run, RunQuery, Standing
 from dovetail.model.identifier import is_id
-from dovetail.strikelist import StrikeList, has_named_arguments
+from dovetail.previewing import has_named_arguments
+from dovetail.strikelist import StrikeList
 from dovetail.why.answers import Why
 from dovetail.why.facts import Facts
 from dovetail.why.judging import judge
