@@ -317,7 +317,7 @@ async def test_a_restored_task_starts_unasked_again(docket: Docket, worker: Work
 
 
 async def test_a_preview_shows_what_waits_and_would_be_hit(still: Docket, clock: VirtualClock, monkeypatch: Any):
-    monkeypatch.setattr("dovetail.strikelist.WHOLE", 2)
+    monkeypatch.setattr("dovetail.previewing.WHOLE", 2)
     for index, to in enumerate(["ann", "bob", "ann", "carl", "ann"]):
         await still.add(send, when=clock.now() + HOUR * (index % 2), key=f"{to}-{index}")(to, index)
     await still.add(receive, key="other")("ann")
