@@ -125,6 +125,25 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("left", [0, 2, 50])
+async def test_a_claim_does_not_read_what_waits_after_much_has_run(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained, left: int
+) -> None:
+    """The index of what runs is large then and has few entries, which makes it look expensive."""
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    plain.execute("TRUNCATE dovetail.run")
+    await asyncio.to_thread(_stock, plain, -1, "running", 0, 30_000, 1)
+    plain.execute("UPDATE dovetail.run SET worker = 'w', lease = %s WHERE docket = -1", (FAR,))
+    plain.execute("DELETE FROM dovetail.run WHERE docket = -1 AND due > %s", (left,))
+    plain.execute("VACUUM (ANALYZE) dovetail.run")
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, 20_000, 1)
+    explained.rows("SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', 1::bigint)", docket, WANT)
+    check(explained.plans, 40 * WANT)
+    plain.execute("TRUNCATE dovetail.run")
+
+
+@pytest.mark.timeout(300)
 async def test_a_claim_brings_results_by_indexes_alone(
     postgres_url: str, plain: psycopg.Connection[Any], explained: Explained
 ) -> None:

@@ -52,12 +52,10 @@ BEGIN
         RETURN QUERY SELECT * FROM start_runs(of_docket, now, by_worker, until, started_ids, true);
         GET DIAGNOSTICS claimed = ROW_COUNT;
         -- Not waited for: another claimer may have this row and wait for limits. The old bound holds as well.
-        UPDATE docket SET lapse = LEAST(
-            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
-        )
-        WHERE docket.id = (SELECT one.id FROM docket AS one WHERE one.id = of_docket FOR UPDATE SKIP LOCKED) AND lapse IS DISTINCT FROM LEAST(
-            until, now + 10000000, (SELECT MIN(lease) FROM run WHERE docket = of_docket AND worker IS NOT NULL)
-        );
+        bound := LEAST(until, now + 10000000, (SELECT MIN(lease) FROM running(of_docket)));
+        UPDATE docket SET lapse = bound
+        WHERE docket.id = (SELECT one.id FROM docket AS one WHERE one.id = of_docket FOR UPDATE SKIP LOCKED)
+            AND lapse IS DISTINCT FROM bound;
     ELSIF until < bound THEN
         UPDATE docket SET lapse = until WHERE docket.id = of_docket AND lapse > until;
     END IF;
@@ -448,6 +446,12 @@ BEGIN
 END
 $$;
 
+-- What workers hold. It is asked for in the order of its own index, so that no statistics make another one look better:
+-- through that of the ids, everything that waits would be read.
+CREATE OR REPLACE FUNCTION running(of_docket bigint) RETURNS SETOF run LANGUAGE sql STABLE AS $$
+    SELECT * FROM run WHERE docket = of_docket AND worker IS NOT NULL ORDER BY queue OFFSET 0
+$$;
+
 -- Runs whose lease lapsed: the ids of those that go on here, up to `want`, and whether all were looked at. One that was
 -- asked to stop, or has crashed too often, is ended. How many that is together, and the tasks of those that crashed.
 CREATE OR REPLACE FUNCTION take_over(of_docket bigint, now bigint, of_queues text[], paused text[], want bigint)
@@ -455,33 +459,34 @@ RETURNS TABLE (ids text[], all_seen boolean, seen_any boolean, number integer, f
 #variable_conflict use_column
 DECLARE
     lapsed run;
-    seen bigint := 0;
+    first text[];
     ending text[];
     skipped boolean := false;
 BEGIN
     ids := '{}';
     number := 0;
     fatal := '{}';
+    all_seen := true;
+    seen_any := false;
+    SELECT array_agg(id), COALESCE(array_agg(id) FILTER (WHERE stop OR crashes + 1 >= crash_limit), '{}')
+    INTO first, ending FROM (
+        SELECT id, stop, crashes, crash_limit FROM running(of_docket)
+        WHERE lease <= now AND queue <> ALL (paused) AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
+        ORDER BY lease, id LIMIT want + 500
+    ) AS over_time;
+    IF first IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     -- Those that will end here give slots back. Their limits are locked before they are: one who finishes a run late
     -- locks in this order too.
-    ending := ARRAY(
-        SELECT first.id FROM (
-            SELECT id, stop, crashes, crash_limit FROM run
-            WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
-                AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
-            ORDER BY lease, id LIMIT want + 500
-        ) AS first WHERE first.stop OR first.crashes + 1 >= first.crash_limit
-    );
     IF cardinality(ending) > 0 THEN
         PERFORM lock_slots(of_docket, ending);
     END IF;
     FOR lapsed IN
-        SELECT * FROM run
-        WHERE docket = of_docket AND worker IS NOT NULL AND lease <= now AND queue <> ALL (paused)
-            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))
-        ORDER BY lease, id LIMIT want + 500 FOR UPDATE SKIP LOCKED
+        SELECT * FROM run WHERE docket = of_docket AND id = ANY (first) AND worker IS NOT NULL AND lease <= now
+        ORDER BY lease, id FOR UPDATE SKIP LOCKED
     LOOP
-        seen := seen + 1;
         IF (lapsed.stop OR lapsed.crashes + 1 >= lapsed.crash_limit) AND lapsed.id <> ALL (ending) THEN
             skipped := true; -- it came up since
         ELSIF lapsed.stop THEN
@@ -497,8 +502,8 @@ BEGIN
             ids := ids || lapsed.id;
         END IF;
     END LOOP;
-    all_seen := seen < want + 500 AND NOT skipped;
-    seen_any := seen > 0 OR cardinality(ending) > 0;
+    all_seen := cardinality(first) < want + 500 AND NOT skipped;
+    seen_any := true;
     RETURN NEXT;
 END
 $$;
@@ -559,8 +564,7 @@ LANGUAGE sql AS $$
         (SELECT MIN(until) FROM hold
          WHERE docket = of_docket AND kind = 'pause' AND until > now
             AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues))),
-        (SELECT MIN(lease) FROM run
-         WHERE docket = of_docket AND worker IS NOT NULL AND lease > now AND queue <> ALL (paused)
-            AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))
+        (SELECT MIN(lease) FROM running(of_docket)
+         WHERE lease > now AND queue <> ALL (paused) AND (cardinality(of_queues) = 0 OR queue = ANY (of_queues)))
     ) AS moment) AS first
 $$;
