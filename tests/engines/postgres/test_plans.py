@@ -144,6 +144,33 @@ async def test_a_claim_does_not_read_what_waits_after_much_has_run(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("left", [0, 2, 50])
+async def test_a_key_is_looked_up_without_reading_what_waits_after_many_had_one(
+    postgres_url: str, plain: psycopg.Connection[Any], explained: Explained, left: int
+) -> None:
+    async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
+        docket = engine._docket
+    plain.execute("TRUNCATE dovetail.run")
+    await asyncio.to_thread(_stock, plain, -1, "queued", 0, 30_000, 1)
+    plain.execute("UPDATE dovetail.run SET key = 'the key of run ' || id WHERE docket = -1")
+    plain.execute("DELETE FROM dovetail.run WHERE docket = -1 AND due > %s", (left,))
+    plain.execute("VACUUM (ANALYZE) dovetail.run")
+    await asyncio.to_thread(_stock, plain, docket, "queued", 0, 20_000, 1)
+    keyed = {
+        "task": "task", "queue": "default", "priority": 0, "due": FAR, "attempt": 1, "crash_limit": 3, "start": 1,
+        "keep_completed": 0, "keep_failed": 0, "keep_cancelled": 0, "conflict": "keep", "size": 0, "after": [],
+        "after_failure": False,
+    }  # fmt: skip
+    for step in range(2):  # at first the server reads its catalogue as well
+        run = json.dumps([{**keyed, "id": new_id(), "key": f"key {step}"}])
+        explained.rows("SELECT dovetail.schedule(%s::bigint, NULL, %s::jsonb, '', false)", docket, run)
+        check(explained.plans, 5 * WANT if step else 50 * WANT)
+        explained.rows("SELECT dovetail.cancel(%s::bigint, NULL, %s::text[], true)", docket, [f"key {step}", "unknown"])
+        check(explained.plans, 5 * WANT if step else 50 * WANT)
+    plain.execute("TRUNCATE dovetail.run")
+
+
+@pytest.mark.timeout(300)
 async def test_a_claim_brings_results_by_indexes_alone(
     postgres_url: str, plain: psycopg.Connection[Any], explained: Explained
 ) -> None:

@@ -122,3 +122,18 @@ BEGIN
         || ',"told":[' || substr(current_setting('dovetail.told'), 2) || ']';
 END
 $$;
+
+-- What workers hold, and what has a key, now or until it was over. Each is asked for in the order of the index that is made
+-- for it, which no other can give without a sort. Otherwise that of the ids may look cheaper: an index through which much has
+-- gone is large and has few entries. By the ids, everything that waits would be read.
+CREATE OR REPLACE FUNCTION running(of_docket bigint) RETURNS SETOF run LANGUAGE sql STABLE AS $$
+    SELECT * FROM run WHERE docket = of_docket AND worker IS NOT NULL ORDER BY queue OFFSET 0
+$$;
+
+CREATE OR REPLACE FUNCTION called(of_docket bigint, of_key text) RETURNS SETOF run LANGUAGE sql STABLE AS $$
+    SELECT * FROM run WHERE docket = of_docket AND key >= of_key AND key <= of_key ORDER BY key OFFSET 0
+$$;
+
+CREATE OR REPLACE FUNCTION was_called(of_docket bigint, of_key text) RETURNS SETOF ended LANGUAGE sql STABLE AS $$
+    SELECT * FROM ended WHERE docket = of_docket AND key >= of_key AND key <= of_key ORDER BY key OFFSET 0
+$$;

@@ -36,7 +36,7 @@ DECLARE
     new_state text := CASE WHEN moment <= now THEN 'queued' ELSE 'scheduled' END;
     known text;
 BEGIN
-    IF EXISTS (SELECT FROM run WHERE docket = of_docket AND key = run_id) THEN
+    IF EXISTS (SELECT FROM called(of_docket, run_id)) THEN
         -- Someone used its id as a key.
         RETURN schedule(of_docket, now, jsonb_build_array(jsonb_build_object(
             'id', run_id, 'task', of_task, 'queue', of_queue, 'priority', of_priority, 'due', moment,
@@ -138,7 +138,7 @@ BEGIN
         dues := array_fill(now + (request->>'delay')::bigint, ARRAY[cardinality(ids)]);
     END IF;
     -- A run that is called by its id has its key to itself, unless someone used that id as a key.
-    IF EXISTS (SELECT FROM run WHERE docket = of_docket AND key = ANY (ids)) THEN
+    IF EXISTS (SELECT FROM unnest(ids) AS one (id) CROSS JOIN LATERAL called(of_docket, one.id)) THEN
         RETURN place_apart(of_docket, now, request, ids, dues, sizes, payloads, within);
     END IF;
     ready_place := place_of(of_docket, of_queue, NULL, NULL);
@@ -257,7 +257,9 @@ DECLARE
     held run;
     found_some run[];
 BEGIN
-    FOR held IN SELECT * FROM run WHERE docket = of_docket AND key = of_key FOR UPDATE LOOP
+    FOR held IN
+        SELECT * FROM run WHERE docket = of_docket AND key >= of_key AND key <= of_key ORDER BY key FOR UPDATE
+    LOOP
         found_some := found_some || held;
     END LOOP;
     SELECT * INTO held FROM run WHERE docket = of_docket AND id = of_key AND key IS NULL FOR UPDATE;
@@ -351,7 +353,7 @@ BEGIN
         -- What is over gives way to the newcomer soon; failures keep their retention, and so does what is kept by count or
         -- goes to the archive.
         UPDATE ended SET expires = now + 10000000
-        WHERE docket = of_docket AND key = new.key AND state IN ('completed', 'cancelled') AND expires + 0 > now + 10000000
+        WHERE docket = of_docket AND id = ANY (ARRAY(SELECT id FROM was_called(of_docket, new.key))) AND state IN ('completed', 'cancelled') AND expires + 0 > now + 10000000
             AND keep_most IS NULL AND keep_archived IS NULL;
     END IF;
     IF dead IS NOT NULL THEN
@@ -470,11 +472,11 @@ CREATE OR REPLACE FUNCTION parent_of(of_docket bigint, now bigint, reference tex
     SELECT id FROM (
         SELECT id, created FROM run WHERE docket = of_docket AND id = reference
         UNION ALL
-        SELECT id, created FROM run WHERE docket = of_docket AND key = reference
+        SELECT id, created FROM called(of_docket, reference)
         UNION ALL
         SELECT id, created FROM ended WHERE docket = of_docket AND id = reference AND expires + 0 > now
         UNION ALL
-        SELECT id, created FROM ended WHERE docket = of_docket AND key = reference AND expires + 0 > now
+        SELECT id, created FROM was_called(of_docket, reference) WHERE expires > now
         UNION ALL
         SELECT id, created FROM archive WHERE docket = of_docket AND id = reference AND expires + 0 > now
         UNION ALL

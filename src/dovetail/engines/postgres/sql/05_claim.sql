@@ -446,12 +446,6 @@ BEGIN
 END
 $$;
 
--- What workers hold. It is asked for in the order of its own index, so that no statistics make another one look better:
--- through that of the ids, everything that waits would be read.
-CREATE OR REPLACE FUNCTION running(of_docket bigint) RETURNS SETOF run LANGUAGE sql STABLE AS $$
-    SELECT * FROM run WHERE docket = of_docket AND worker IS NOT NULL ORDER BY queue OFFSET 0
-$$;
-
 -- Runs whose lease lapsed: the ids of those that go on here, up to `want`, and whether all were looked at. One that was
 -- asked to stop, or has crashed too often, is ended. How many that is together, and the tasks of those that crashed.
 CREATE OR REPLACE FUNCTION take_over(of_docket bigint, now bigint, of_queues text[], paused text[], want bigint)

@@ -66,7 +66,7 @@ BEGIN
     SELECT * INTO newest FROM live_of_key(of_docket, of_key) LIMIT 1;
     IF newest.id IS NULL THEN
         RETURN CASE WHEN EXISTS (
-            SELECT FROM ended WHERE docket = of_docket AND key = of_key AND expires + 0 > now
+            SELECT FROM was_called(of_docket, of_key) WHERE expires > now
         ) OR EXISTS (
             SELECT FROM ended WHERE docket = of_docket AND id = of_key AND key IS NULL AND expires + 0 > now
         ) OR EXISTS (
@@ -210,7 +210,7 @@ $$;
 
 CREATE OR REPLACE FUNCTION newest_of_key(of_docket bigint, of_key text) RETURNS text LANGUAGE sql AS $$
     SELECT id FROM (
-        SELECT id, created FROM run WHERE docket = of_docket AND key = of_key
+        SELECT id, created FROM called(of_docket, of_key)
         UNION ALL
         SELECT id, created FROM run WHERE docket = of_docket AND id = of_key AND key IS NULL
     ) AS held
@@ -272,7 +272,7 @@ BEGIN
         ) AS kept
         WHERE namesakes = 1
             AND NOT EXISTS (SELECT FROM edge WHERE docket = of_docket AND child = kept.id OFFSET 0)
-            AND NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND run.key = COALESCE(kept.key, kept.id) OFFSET 0)
+            AND NOT EXISTS (SELECT FROM called(of_docket, COALESCE(kept.key, kept.id)) OFFSET 0)
             AND NOT EXISTS (SELECT FROM run WHERE docket = of_docket AND run.id = kept.key AND run.key IS NULL OFFSET 0)
     );
     IF plain = '{}' THEN
