@@ -1,7 +1,8 @@
 # Every target does its own set-up. Python 3.11 or later, git and make are enough; uv is used if it is there.
 
 PYTHON ?= python3
-TESTFLAGS ?= -n 2
+# One more than there are cores, on two: many tests wait for real processes.
+TESTFLAGS ?= -n 3
 
 BIN := .venv/bin
 READY := .venv/.ready
