@@ -186,16 +186,15 @@ end
 
 local after_end
 do
-    -- A run that fed none but this one, which is over, need be known no longer. Of several that are fed, whoever sweeps finds
-    -- the last.
+    -- A run that fed none but this one, which is over, need be known no longer than it is kept. Of several that are fed,
+    -- whoever sweeps finds the last.
     local function let_feeders_go(fed)
         fetch(fed.parents or {})
         for _, id in ipairs(fed.parents or {}) do
-            local parent = run_of(id)
-            if parent and parent.feeds and is_over(parent) and call('ZCARD', root .. 'children:' .. id) == 1 then
-                parent.feeds, changed[id] = nil, true
-                put(OVER, id, parent.expires)
-                expire_with_record(parent)
+            local parent, children = run_of(id), root .. 'children:' .. id
+            if parent and parent.feeds and is_over(parent) and call('ZCARD', children) == 1 then
+                expiring[children] = parent.expires
+                if is_past(parent) then put(OVER, id, parent.expires) end
             end
         end
     end
