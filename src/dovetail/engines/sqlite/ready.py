@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -45,16 +45,18 @@ def _queues(session: Session, first: str) -> list[str]:
 
 def first_ready(session: Session, queues: list[str], at_most: int) -> list[Ready]:
     """The first of all these queues together."""
-    return _merged((_line_up(session, queue, at_most) for queue in queues), at_most)
+    return _merged([_line_up(session, queue, at_most) for queue in queues], at_most)
 
 
 def first_aged(session: Session, queues: list[str], at_most: int, *, ageing: int) -> list[Ready]:
     """Likewise, but a priority counts as one more for each `ageing` that a run has been due."""
-    return _merged((_line_up_aged(session, queue, at_most, ageing) for queue in queues), at_most)
+    return _merged([_line_up_aged(session, queue, at_most, ageing) for queue in queues], at_most)
 
 
-def _merged(lines: Iterable[list[Ready]], at_most: int) -> list[Ready]:
+def _merged(lines: list[list[Ready]], at_most: int) -> list[Ready]:
     """Always the first of one of the queues. A place means nothing beyond its queue, so there the due time decides."""
+    if len(lines) == 1:
+        return lines[0][:at_most]
     return list(islice(merge(*lines, key=lambda ready: (ready.priority, ready.due, ready.id)), at_most))
 
 
