@@ -124,19 +124,24 @@ async def test_the_work_of_a_claim_does_not_grow_with_the_backlog(
     plain.execute("DELETE FROM dovetail.ended WHERE docket = %s", (docket,))
 
 
+def _wear_index(plain: psycopg.Connection[Any], marks: str, left: int) -> None:
+    """Let many runs of another docket pass through the index of what is marked like this, until so many are left: it is
+    large then and has few entries, which makes it look expensive."""
+    plain.execute("TRUNCATE dovetail.run")
+    _stock(plain, -1, "queued", 0, 30_000, 1)
+    plain.execute(f"UPDATE dovetail.run SET {marks} WHERE docket = -1".encode())
+    plain.execute("DELETE FROM dovetail.run WHERE docket = -1 AND due > %s", (left,))
+    plain.execute("VACUUM (ANALYZE) dovetail.run")
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("left", [0, 2, 50])
 async def test_a_claim_does_not_read_what_waits_after_much_has_run(
     postgres_url: str, plain: psycopg.Connection[Any], explained: Explained, left: int
 ) -> None:
-    """The index of what runs is large then and has few entries, which makes it look expensive."""
     async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
         docket = engine._docket
-    plain.execute("TRUNCATE dovetail.run")
-    await asyncio.to_thread(_stock, plain, -1, "running", 0, 30_000, 1)
-    plain.execute("UPDATE dovetail.run SET worker = 'w', lease = %s WHERE docket = -1", (FAR,))
-    plain.execute("DELETE FROM dovetail.run WHERE docket = -1 AND due > %s", (left,))
-    plain.execute("VACUUM (ANALYZE) dovetail.run")
+    await asyncio.to_thread(_wear_index, plain, f"state = 'running', worker = 'w', lease = {FAR}", left)
     await asyncio.to_thread(_stock, plain, docket, "queued", 0, 20_000, 1)
     explained.rows("SELECT * FROM dovetail.claim(%s::bigint, NULL, 'w', %s::bigint, '{}', 1::bigint)", docket, WANT)
     check(explained.plans, 40 * WANT)
@@ -150,11 +155,7 @@ async def test_a_key_is_looked_up_without_reading_what_waits_after_many_had_one(
 ) -> None:
     async with PostgresEngine(postgres_url, new_id(), clock=SYSTEM_CLOCK) as engine:
         docket = engine._docket
-    plain.execute("TRUNCATE dovetail.run")
-    await asyncio.to_thread(_stock, plain, -1, "queued", 0, 30_000, 1)
-    plain.execute("UPDATE dovetail.run SET key = 'the key of run ' || id WHERE docket = -1")
-    plain.execute("DELETE FROM dovetail.run WHERE docket = -1 AND due > %s", (left,))
-    plain.execute("VACUUM (ANALYZE) dovetail.run")
+    await asyncio.to_thread(_wear_index, plain, "key = 'the key of run ' || id", left)
     await asyncio.to_thread(_stock, plain, docket, "queued", 0, 20_000, 1)
     keyed = {
         "task": "task", "queue": "default", "priority": 0, "due": FAR, "attempt": 1, "crash_limit": 3, "start": 1,
