@@ -85,6 +85,7 @@ class Settler:
     async def _give_up(self, claim: Claim, error: Exception) -> None:
         """Rather than let a run be started again and again for an end that can never be written."""
         instead = self.give_up(claim, error)
+        # One that completes all the same, as a tick does without the run it was to wait for, is nothing to report.
         if not isinstance(instead, Settle) or instead.state is not State.COMPLETED:
             logger.error("the outcome of the run %r cannot be written", claim.key, exc_info=error)
         try:
